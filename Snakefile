@@ -1,0 +1,35 @@
+# PopuLoRA: populations of teacher and student LoRA adapters co-evolve on one frozen base.
+#
+#   snakemake --cores all train_all                                  the default experiment
+#   snakemake --cores all --configfile config/smollm2.yaml train_all another one
+#   snakemake --cores all pretrain_nano                              make the embedded base anew
+import sys
+
+from snakemake.utils import min_version
+
+min_version("9.0")
+sys.setrecursionlimit(100_000)  # a chain of some 450 jobs ends at Python's default
+
+
+configfile: "config/config.yaml"
+
+
+include: "rules/common.smk"
+include: "rules/base.smk"
+include: "rules/selfplay.smk"
+include: "rules/evolution.smk"
+include: "rules/checkpoint.smk"
+include: "rules/evaluate.smk"
+include: "rules/report.smk"
+
+
+rule train_all:
+    input:
+        bundles=[bundle(run, seed, steps_of(run)) for run in RUNS for seed in CONFIG.seeds],
+        summary=summary_files(),
+    default_target: True
+
+
+rule pretrain_nano:
+    input:
+        card=f"{NANO}/base/card.json",

@@ -1,0 +1,17 @@
+# Checkpoints: bundles that stand alone.
+#
+# Needs: the state after a step. Makes: checkpoints/step<n>/ with a manifest of every file.
+
+
+rule checkpoint:
+    input:
+        state=ancient(f"{RUN}/step{{step}}/evolve.json"),
+    output:
+        manifest=f"{RUN}/checkpoints/step{{step}}/manifest.json",
+    log:
+        f"{RUN}/logs/step{{step}}.checkpoint.log",
+    params:
+        run=RUN,
+        popu=POPU,
+    shell:
+        "{params.popu} checkpoint --run {params.run} --step {wildcards.step} > {log} 2>&1"

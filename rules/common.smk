@@ -1,0 +1,101 @@
+# The validated config, the runs it makes, and the paths of their files.
+#
+# Needs: the config that Snakemake merged. Makes: CONFIG, RUNS (run id -> settings of its first seed), path functions,
+# and the experiment's lock.
+import fcntl
+import json
+import os
+
+from popu.base import expected_identity
+from popu.config import Run, arm_training, load_config, run_id
+from popu.errors import ArtifactError, ConfigError
+
+os.environ["POPU_WATCH_PARENT"] = "1"  # stages end with this process: no orphan keeps writing
+
+
+def _load():
+    try:
+        loaded = load_config(config)
+        base = expected_identity(loaded.base)
+        runs = {}
+        for arm in loaded.arms:
+            run = Run(
+                arm=arm,
+                seed=loaded.seeds[0],
+                training=arm_training(loaded, arm),
+                base=loaded.base,
+                base_sha256=base,
+                engine=loaded.engine,
+            )
+            runs[run_id(run)] = run
+        return loaded, runs
+    except (ConfigError, ArtifactError) as error:
+        print(f"popu: {error}", file=sys.stderr, flush=True)
+        os._exit(2)  # Snakemake would turn the exit code into 1 and add its own report
+
+
+CONFIG, RUNS = _load()
+EXPERIMENT = f"{CONFIG.results}/{CONFIG.experiment}"
+RUN = f"{EXPERIMENT}/{{run}}/seed{{seed}}"
+NANO = f"{CONFIG.results}/nano"
+POPU = "exec python -m popu"  # exec: the stage is Snakemake's child and can tell that it is gone
+
+
+wildcard_constraints:
+    run=r"\w+-[0-9a-f]{8}",
+    seed=r"\d+",
+    step=r"\d{5}",
+
+
+onstart:
+    lock_experiment()
+
+
+def lock_experiment():
+    """Holds the experiment's lock until this process ends, however it ends."""
+    os.makedirs(EXPERIMENT, exist_ok=True)
+    lock = open(f"{EXPERIMENT}/.lock", "w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print(f"popu: {EXPERIMENT}: another Snakemake is at work on this experiment", file=sys.stderr, flush=True)
+        os._exit(2)
+    globals()["_held_lock"] = lock
+
+
+def settings_json(wildcards):
+    """The settings of one seed of a run, as the command line takes them."""
+    run = RUNS[wildcards.run].model_copy(update={"seed": int(wildcards.seed)})
+    return json.dumps(run.model_dump(mode="json"))
+
+
+def steps_of(run):
+    return RUNS[run].training.steps
+
+
+def is_checkpoint(run, step):
+    training = RUNS[run].training
+    return step == training.steps or step % training.checkpoint_every == 0
+
+
+def manifest(run, seed, step, stage):
+    return f"{EXPERIMENT}/{run}/seed{seed}/step{step:05d}/{stage}.json"
+
+
+def bundle(run, seed, step):
+    return f"{EXPERIMENT}/{run}/seed{seed}/checkpoints/step{step:05d}/manifest.json"
+
+
+def state_of(run, seed, step):
+    """What has to exist before a step may follow: the state, and its bundle, since old files are removed in time."""
+    files = [manifest(run, seed, step, "evolve" if step else "init")]
+    if step and is_checkpoint(run, step):
+        files.append(bundle(run, seed, step))
+    return files
+
+
+def block_ends(run):
+    """The last steps of the blocks: evolutions, checkpoints and the end."""
+    training = RUNS[run].training
+    every = training.evolution.every or training.checkpoint_every
+    return [s for s in range(1, training.steps + 1) if s % every == 0 or is_checkpoint(run, s)]

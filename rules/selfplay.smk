@@ -1,0 +1,129 @@
+# Self-play: the chain of stages of every step.
+#
+# Needs: the state after the step before. Makes: one manifest a stage, beside the files that it lists.
+# `ancient` on every edge of the chain: what is finished is never redone because of a file's time.
+
+
+def state_before(wildcards):
+    return [ancient(path) for path in state_of(wildcards.run, wildcards.seed, int(wildcards.step) - 1)]
+
+
+def block_before(wildcards):
+    earlier = [s for s in block_ends(wildcards.run) if s < int(wildcards.step)]
+    return [ancient(path) for path in state_of(wildcards.run, wildcards.seed, max(earlier, default=0))]
+
+
+def block_first(wildcards):
+    return max((s for s in block_ends(wildcards.run) if s < int(wildcards.step)), default=0) + 1
+
+
+rule init:
+    output:
+        manifest=f"{RUN}/step00000/init.json",
+    log:
+        f"{RUN}/logs/init.log",
+    params:
+        run=RUN,
+        popu=POPU,
+        settings=settings_json,
+    threads: CONFIG.engine.threads
+    resources:
+        device=1,
+    shell:
+        "{params.popu} init --run {params.run} --step 0 --settings {params.settings:q} > {log} 2>&1"
+
+
+if CONFIG.granularity == "stage":
+
+    rule propose:
+        input:
+            state=state_before,
+        output:
+            manifest=f"{RUN}/step{{step}}/propose.json",
+        log:
+            f"{RUN}/logs/step{{step}}.propose.log",
+        params:
+            run=RUN,
+            popu=POPU,
+        threads: CONFIG.engine.threads
+        resources:
+            device=1,
+        shell:
+            "{params.popu} propose --run {params.run} --step {wildcards.step} > {log} 2>&1"
+
+    rule validate:
+        input:
+            proposals=ancient(f"{RUN}/step{{step}}/propose.json"),
+        output:
+            manifest=f"{RUN}/step{{step}}/validate.json",
+        log:
+            f"{RUN}/logs/step{{step}}.validate.log",
+        params:
+            run=RUN,
+            popu=POPU,
+        shell:
+            "{params.popu} validate --run {params.run} --step {wildcards.step} > {log} 2>&1"
+
+    rule solve:
+        input:
+            problems=ancient(f"{RUN}/step{{step}}/validate.json"),
+        output:
+            manifest=f"{RUN}/step{{step}}/solve.json",
+        log:
+            f"{RUN}/logs/step{{step}}.solve.log",
+        params:
+            run=RUN,
+            popu=POPU,
+        threads: CONFIG.engine.threads
+        resources:
+            device=1,
+        shell:
+            "{params.popu} solve --run {params.run} --step {wildcards.step} > {log} 2>&1"
+
+    rule verify:
+        input:
+            rollouts=ancient(f"{RUN}/step{{step}}/solve.json"),
+        output:
+            manifest=f"{RUN}/step{{step}}/verify.json",
+        log:
+            f"{RUN}/logs/step{{step}}.verify.log",
+        params:
+            run=RUN,
+            popu=POPU,
+        shell:
+            "{params.popu} verify --run {params.run} --step {wildcards.step} > {log} 2>&1"
+
+    rule update:
+        input:
+            verdicts=ancient(f"{RUN}/step{{step}}/verify.json"),
+        output:
+            manifest=f"{RUN}/step{{step}}/update.json",
+        log:
+            f"{RUN}/logs/step{{step}}.update.log",
+        params:
+            run=RUN,
+            popu=POPU,
+        threads: CONFIG.engine.threads
+        resources:
+            device=1,
+        shell:
+            "{params.popu} update --run {params.run} --step {wildcards.step} > {log} 2>&1"
+
+else:
+
+    rule block:
+        input:
+            state=block_before,
+        output:
+            manifest=f"{RUN}/step{{step}}/evolve.json",
+        log:
+            f"{RUN}/logs/step{{step}}.block.log",
+        params:
+            run=RUN,
+            popu=POPU,
+            first=block_first,
+        threads: CONFIG.engine.threads
+        resources:
+            device=1,
+        shell:
+            "{params.popu} block --run {params.run} --first {params.first} --last {wildcards.step} > {log} 2>&1"

@@ -1,0 +1,5 @@
+import sys
+
+from popu.cli import main
+
+sys.exit(main())

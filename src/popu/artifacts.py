@@ -1,0 +1,264 @@
+"""Artifacts: atomic files, one schema a table, and a manifest a stage that names what it wrote.
+
+Whatever is read under its final name is whole. A stage is finished when its manifest exists, and the manifest is
+written last. Readers validate: a file that is missing, corrupted or of another schema raises `ArtifactError`, which
+names it.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from popu.errors import ArtifactError
+
+SCHEMA_VERSION = 1
+
+
+# --- atomic files ----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[Path]:
+    """Yields a temporary path beside `path`; on success it is fsynced and renamed onto `path`, on failure removed."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: object) -> None:
+    """`value` as indented JSON, keys in the order given."""
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=1) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """The JSON value of a file. Raises ArtifactError."""
+    try:
+        return json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise ArtifactError(f"{path}: expected a JSON file, found: {error}") from error
+
+
+def sha256(path: Path) -> str:
+    """Hex digest of a file's content."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# --- tables ----------------------------------------------------------------------------------------------------
+
+# Columns of every table as (name, Arrow type). Types: s string, i int64, f float32, b bool; l<type> is a list of them.
+_TOKENS = {"prompt_tokens": "li", "tokens": "li", "log_probs": "lf", "finish_reason": "s"}
+TABLES: dict[str, dict[str, str]] = {
+    "proposals": {
+        "proposal_id": "s",
+        "slot": "s",
+        "member": "s",
+        "problem_type": "s",
+        "group": "i",
+        "reference_programs": "ls",
+        "reference_inputs": "ls",
+        "completion": "s",
+        **_TOKENS,
+    },
+    "problems": {
+        "proposal_id": "s",
+        "problem_id": "s",
+        "slot": "s",
+        "member": "s",
+        "problem_type": "s",
+        "group": "i",
+        "status": "s",
+        "reason": "s",
+        "program": "s",
+        "inputs": "ls",
+        "outputs": "ls",
+        "message": "s",
+        "problem_key": "s",
+        "program_key": "s",
+        "duplicate_of": "s",
+        "n_nodes": "i",
+        "depth": "i",
+        "n_lines": "i",
+        "n_variables": "i",
+        "cyclomatic": "i",
+    },
+    "rollouts": {
+        "problem_id": "s",
+        "problem_type": "s",
+        "teacher_slot": "s",
+        "slot": "s",
+        "member": "s",
+        "attempt": "i",
+        "completion": "s",
+        **_TOKENS,
+    },
+    "verdicts": {
+        "problem_id": "s",
+        "slot": "s",
+        "attempt": "i",
+        "verdict": "s",
+        "reason": "s",
+        "reward": "f",
+    },
+    "outcomes": {
+        "proposal_id": "s",
+        "problem_id": "s",
+        "slot": "s",
+        "student_slot": "s",
+        "status": "s",
+        "rho": "f",
+        "reward": "f",
+    },
+    "buffer": {
+        "problem_id": "s",
+        "step": "i",
+        "problem_type": "s",
+        "program": "s",
+        "input": "s",
+        "problem_key": "s",
+        "program_key": "s",
+        "solved": "b",
+    },
+    "update_metrics": {
+        "slot": "s",
+        "member": "s",
+        "role": "s",
+        "problem_type": "s",
+        "n_sequences": "i",
+        "n_tokens": "i",
+        "mean_reward": "f",
+        "mean_advantage_abs": "f",
+        "loss": "f",
+        "gradient_norm": "f",
+        "clip_share": "f",
+        "engine_mismatch": "f",
+        "entropy": "f",
+        "kl_to_base": "f",
+    },
+    "heldout": {
+        "member": "s",
+        "slot": "s",
+        "task_id": "s",
+        "problem_type": "s",
+        "level": "i",
+        "samples": "i",
+        "n_correct": "i",
+        "greedy_correct": "b",
+        "in_buffer": "b",
+    },
+    "lineage": {
+        "step": "i",
+        "slot": "s",
+        "child": "s",
+        "parents": "ls",
+        "operator": "s",
+        "mu": "f",
+        "sigma": "f",
+        "replaced": "s",
+        "age_at_death": "i",
+        "replaced_mu": "f",
+        "replaced_sigma": "f",
+    },
+}
+
+
+def table_schema(name: str):  # type: ignore[no-untyped-def]
+    """The Arrow schema of a table, its name and version in the metadata."""
+    import pyarrow as pa
+
+    scalars = {"s": pa.string(), "i": pa.int64(), "f": pa.float32(), "b": pa.bool_()}
+    fields = [
+        (column, pa.list_(scalars[kind[1]]) if kind[0] == "l" else scalars[kind])
+        for column, kind in TABLES[name].items()
+    ]
+    return pa.schema(fields, metadata={"popu_table": name, "popu_schema_version": str(SCHEMA_VERSION)})
+
+
+def write_table(path: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Rows as Parquet in the schema of table `name`. Raises KeyError for a row that lacks a column."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = table_schema(name)
+    columns = {column: [row[column] for row in rows] for column in TABLES[name]}
+    with atomic_write(path) as temporary:
+        pq.write_table(pa.table(columns, schema=schema), temporary, compression="zstd")
+
+
+def read_table(path: Path, name: str) -> list[dict[str, Any]]:
+    """The rows of a table. Raises ArtifactError where the file is not whole or not of this schema and version."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise ArtifactError(f"{path}: expected a Parquet table of {name}, found: {error}") from error
+    expected = table_schema(name)
+    if (
+        not table.schema.equals(expected)
+        or (table.schema.metadata or {}).get(b"popu_schema_version")
+        != (expected.metadata[b"popu_schema_version"])
+    ):
+        raise ArtifactError(
+            f"{path}: expected table {name} of schema version {SCHEMA_VERSION}, found another schema"
+        )
+    return table.to_pylist()
+
+
+# --- manifests -------------------------------------------------------------------------------------------------
+
+
+def manifest_path(step_directory: Path, stage: str) -> Path:
+    """Where a stage's manifest is: its existence says that the stage is finished."""
+    return step_directory / f"{stage}.json"
+
+
+def write_manifest(step_directory: Path, stage: str, run_hash: str, outputs: Iterable[Path]) -> None:
+    """Written last: relative path -> sha256 of every output of the stage."""
+    digests = {str(path.relative_to(step_directory)): sha256(path) for path in sorted(outputs)}
+    value = {"stage": stage, "schema_version": SCHEMA_VERSION, "run": run_hash, "outputs": digests}
+    write_json(manifest_path(step_directory, stage), value)
+
+
+def read_manifest(step_directory: Path, stage: str) -> dict[str, Any]:
+    """A finished stage's manifest. Raises ArtifactError."""
+    path = manifest_path(step_directory, stage)
+    value = read_json(path)
+    if (
+        not isinstance(value, dict)
+        or value.get("stage") != stage
+        or not isinstance(value.get("outputs"), dict)
+    ):
+        raise ArtifactError(f"{path}: expected the manifest of stage {stage}, found another file")
+    if value.get("schema_version") != SCHEMA_VERSION:
+        found = value.get("schema_version")
+        raise ArtifactError(f"{path}: expected schema version {SCHEMA_VERSION}, found {found}")
+    return value
+
+
+def verified(step_directory: Path, stage: str, relative: str) -> Path:
+    """The path of a stage's output, after comparing its content with the manifest. Raises ArtifactError."""
+    digests = read_manifest(step_directory, stage)["outputs"]
+    path = step_directory / relative
+    if relative not in digests:
+        raise ArtifactError(
+            f"{path}: expected an output of stage {stage}, found none of that name in its manifest"
+        )
+    if not path.exists():
+        raise ArtifactError(f"{path}: expected an output of stage {stage}, found no file")
+    if sha256(path) != digests[relative]:
+        raise ArtifactError(f"{path}: expected sha256 {digests[relative][:12]}..., found another content")
+    return path

@@ -1,0 +1,55 @@
+"""The frozen base model on disk and its identity, without loading it."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from popu.artifacts import sha256
+from popu.config import Base
+from popu.errors import ArtifactError
+
+CARD = "card.json"
+
+
+def expected_identity(base: Base) -> str:
+    """The identity that the config or the base's card states; without either it is measured.
+
+    Raises ArtifactError where it is not stated and the base is missing.
+    """
+    return base.sha256 or str(_card(Path(base.path)).get("sha256") or measure_identity(base))
+
+
+def check_identity(base: Base, expected: str) -> None:
+    """Compares the weights on disk with the identity. Raises ArtifactError."""
+    found = measure_identity(base)
+    if found != expected:
+        raise ArtifactError(
+            f"base.path: expected weights of sha256 {expected[:16]}... in {base.path}, found {found[:16]}..."
+        )
+
+
+def measure_identity(base: Base) -> str:
+    """sha256 of the weights; of several shards, the sha256 of their names and digests.
+
+    Raises ArtifactError where there are none.
+    """
+    files = sorted(Path(base.path).glob("*.safetensors"))
+    if not files:
+        raise ArtifactError(
+            f"base.path: expected a model directory with *.safetensors, found none in {base.path}"
+        )
+    if len(files) == 1:
+        return sha256(files[0])
+    return hashlib.sha256("".join(f"{file.name} {sha256(file)}\n" for file in files).encode()).hexdigest()
+
+
+def _card(directory: Path) -> dict[str, Any]:
+    path = directory / CARD
+    if not path.is_file():
+        return {}
+    try:
+        value = json.loads(path.read_text())
+    except ValueError as error:
+        raise ArtifactError(f"{path}: expected JSON, found: {error}") from error
+    return value if isinstance(value, dict) else {}

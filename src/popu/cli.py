@@ -1,0 +1,268 @@
+"""The command `popu`: one subcommand a stage of the workflow, and the commands for people.
+
+Heavy libraries are imported by the command that needs them. A fault of the input (config, artifact, base) is one
+message on stderr and exit code 2.
+"""
+
+import argparse
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+from popu.errors import ArtifactError, ConfigError
+from popu.stages.call import DEVICE_STAGES, STAGES, StageCall
+
+INPUT_FAULT = 2
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs a command line and returns its exit code."""
+    arguments = _parser().parse_args(argv)
+    _watch_parent()
+    try:
+        arguments.command(arguments)
+    except (ConfigError, ArtifactError) as error:
+        print(f"popu: {error}", file=sys.stderr)
+        return INPUT_FAULT
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="popu", description="PopuLoRA: co-evolving populations of LoRA adapters"
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for stage in STAGES:
+        command = _command(commands, stage, _stage, f"stage {stage} of a step (see docs/architecture.md)")
+        command.set_defaults(stage=stage)
+        _run_arguments(command)
+        if stage == "init":
+            command.add_argument("--settings", required=True, help="the run's resolved config as JSON")
+    block = _command(commands, "block", _block, "all stages of some steps in one process")
+    _run_arguments(block, "--last")
+    block.add_argument("--first", type=int, required=True)
+    heldout = _command(commands, "heldout", _heldout, "score members on the held-out suite")
+    _run_arguments(heldout)
+    heldout.add_argument("--tasks-per-level", type=int, required=True)
+    heldout.add_argument("--samples", type=int, required=True)
+    _command_summary(commands)
+    export = _command(commands, "export", _export, "write a member as a PEFT directory")
+    export.add_argument("member", help="slot (s0) or member id (s0.g1)")
+    export.add_argument(
+        "--run", type=Path, required=True, help="a run's seed directory or a checkpoint bundle"
+    )
+    export.add_argument("--out", type=Path, required=True)
+    status = _command(commands, "status", _status, "step, time left, solve rate and ratings of every run")
+    status.add_argument("--results", type=Path, default=Path("results"))
+    status.add_argument("--json", action="store_true")
+    worker = _command(commands, "worker", _worker, "the process that keeps the base loaded")
+    worker.add_argument("action", choices=("serve", "status", "stop"))
+    _command_nano(commands)
+    _command_base(commands)
+    return parser
+
+
+def _command(commands, name, function, text):  # type: ignore[no-untyped-def]
+    command = commands.add_parser(name, help=text, description=text)
+    command.set_defaults(command=function)
+    return command
+
+
+def _run_arguments(command: argparse.ArgumentParser, step: str = "--step") -> None:
+    command.add_argument("--run", type=Path, required=True, help="a run's seed directory")
+    command.add_argument(step, type=int, required=True)
+
+
+# --- stages ----------------------------------------------------------------------------------------------------
+
+
+def _stage(arguments: argparse.Namespace) -> None:
+    from popu.stages.run import run_stage
+
+    call = StageCall(arguments.stage, str(arguments.run), arguments.step)
+    if arguments.stage == "init":
+        from popu.stages.rundir import RunDirectory, settings_from_json
+
+        arguments.run.mkdir(parents=True, exist_ok=True)
+        RunDirectory(arguments.run).create(settings_from_json(arguments.settings))
+    started = time.monotonic()
+    if arguments.stage not in DEVICE_STAGES or not _in_worker(call):
+        with _backend() as backend:
+            run_stage(call, backend)
+    print(f"{call.stage} of step {call.step} in {call.run}: {time.monotonic() - started:.1f} s")
+
+
+def _in_worker(call: StageCall) -> bool:
+    """Whether the worker ran the stage; False where it is switched off or not to be had."""
+    if os.environ.get("POPU_WORKER") == "0":
+        return False
+    from popu.worker import WorkerUnavailable, run_in_worker
+
+    try:
+        run_in_worker(call, lambda text: print(text, file=sys.stderr))
+    except WorkerUnavailable as error:
+        print(f"running in this process: {error}", file=sys.stderr)
+        return False
+    return True
+
+
+def _backend():  # type: ignore[no-untyped-def]
+    from contextlib import closing
+
+    from popu.stages.backend import Backend
+
+    return closing(Backend())
+
+
+def _block(arguments: argparse.Namespace) -> None:
+    from popu.stages.run import run_block
+
+    with _backend() as backend:
+        run_block(
+            str(arguments.run), arguments.first, arguments.last, backend, lambda text: print(text, flush=True)
+        )
+
+
+def _heldout(arguments: argparse.Namespace) -> None:
+    from popu.stages.heldout import heldout
+    from popu.stages.rundir import RunDirectory
+
+    with _backend() as backend:
+        run = RunDirectory(arguments.run)
+        heldout(run, arguments.step, arguments.tasks_per_level, arguments.samples, backend)
+
+
+def _watch_parent() -> None:
+    """Where the workflow asks for it, ends this process when its parent dies: no orphan keeps writing."""
+    if not os.environ.get("POPU_WATCH_PARENT"):
+        return
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.2)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+# --- for people ------------------------------------------------------------------------------------------------
+
+
+def _command_summary(commands) -> None:  # type: ignore[no-untyped-def]
+    summary = _command(
+        commands, "summary", _summary, "learning and dynamics of an experiment: JSON, Markdown, figure"
+    )
+    summary.add_argument("--experiment", type=Path, required=True, help="the experiment's directory")
+
+
+def _summary(arguments: argparse.Namespace) -> None:
+    from popu.report.summary import write_summary
+
+    write_summary(arguments.experiment)
+
+
+def _export(arguments: argparse.Namespace) -> None:
+    from popu.stages.export import export
+
+    member = export(arguments.member, arguments.run, arguments.out)
+    print(f"{member} written to {arguments.out}")
+
+
+def _status(arguments: argparse.Namespace) -> None:
+    from popu.report.status import print_table, run_statuses
+
+    rows = run_statuses(arguments.results)
+    if arguments.json:
+        print(json.dumps(rows, indent=1))
+    else:
+        print_table(rows)
+
+
+def _worker(arguments: argparse.Namespace) -> None:
+    from popu import worker
+
+    if arguments.action == "serve":
+        worker.serve()
+    elif arguments.action == "stop":
+        print("stopped" if worker.stop() else "no worker was running")
+    else:
+        print(json.dumps(worker.status(), indent=1))
+
+
+# --- bases -----------------------------------------------------------------------------------------------------
+
+
+def _command_nano(commands) -> None:  # type: ignore[no-untyped-def]
+    nano = commands.add_parser("nano", help="make the embedded base").add_subparsers(
+        metavar="STEP", required=True
+    )
+    tokenizer = _command(nano, "tokenizer", _nano_tokenizer, "train the tokenizer on grammar rows")
+    tokenizer.add_argument("--out", type=Path, required=True)
+    corpus = _command(nano, "corpus", _nano_corpus, "sample and encode pretraining rows")
+    corpus.add_argument("--tokenizer", type=Path, required=True)
+    corpus.add_argument("--out", type=Path, required=True)
+    corpus.add_argument("--rows", type=int, required=True)
+    corpus.add_argument("--slip-share", type=float, required=True)
+    corpus.add_argument("--seed", type=int, required=True)
+    pretrain = _command(nano, "pretrain", _nano_pretrain, "one phase of pretraining, resumable")
+    pretrain.add_argument("--tokenizer", type=Path, required=True)
+    pretrain.add_argument("--corpus", type=Path, nargs="+", required=True)
+    pretrain.add_argument(
+        "--init", type=Path, help="model directory to continue from; without it a fresh model"
+    )
+    pretrain.add_argument("--steps", type=int, required=True)
+    pretrain.add_argument("--decay", action="store_true", help="let the learning rate fall to zero")
+    pretrain.add_argument("--threads", type=int, required=True)
+    pretrain.add_argument("--out", type=Path, required=True)
+    card = _command(nano, "card", _nano_card, "score the base per level and write it with its card")
+    card.add_argument("--model", type=Path, required=True)
+    card.add_argument("--clean", type=Path, required=True, help="the same model on clean answers")
+    card.add_argument("--slip-share", type=float, required=True)
+    card.add_argument("--out", type=Path, required=True)
+
+
+def _nano_tokenizer(arguments: argparse.Namespace) -> None:
+    from popu.nano.build import make_tokenizer
+
+    make_tokenizer(arguments.out)
+
+
+def _nano_corpus(arguments: argparse.Namespace) -> None:
+    from popu.nano.build import make_corpus
+
+    make_corpus(arguments.tokenizer, arguments.out, arguments.rows, arguments.slip_share, arguments.seed)
+
+
+def _nano_pretrain(arguments: argparse.Namespace) -> None:
+    from popu.nano.build import run_phase
+    from popu.nano.pretrain import Phase
+
+    phase = Phase(arguments.steps, arguments.decay)
+    run_phase(arguments.tokenizer, arguments.corpus, arguments.init, phase, arguments.threads, arguments.out)
+
+
+def _nano_card(arguments: argparse.Namespace) -> None:
+    from popu.nano.build import write_base
+
+    write_base(arguments.model, arguments.clean, arguments.slip_share, arguments.out)
+
+
+def _command_base(commands) -> None:  # type: ignore[no-untyped-def]
+    base = commands.add_parser("base", help="prepare a base model").add_subparsers(
+        metavar="ACTION", required=True
+    )
+    convert = _command(
+        base, "from-gguf", _base_from_gguf, "dequantize a GGUF file into a safetensors directory"
+    )
+    convert.add_argument("--gguf", type=Path, required=True)
+    convert.add_argument("--out", type=Path, required=True)
+
+
+def _base_from_gguf(arguments: argparse.Namespace) -> None:
+    from popu.engine.gguf import convert
+
+    print(f"sha256 {convert(arguments.gguf, arguments.out)}")

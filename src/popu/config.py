@@ -1,0 +1,313 @@
+"""The configuration: every key with its bounds and meaning, arms over defaults, and the identity of a run.
+
+Values of the paper are the defaults where they are known; the tables of `docs/method.md` label each.
+"""
+
+import copy
+import difflib
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from popu.errors import ConfigError
+
+MAX_STAGE_CHAIN = 9_000  # jobs in one Snakemake chain before the C stack ends; `block` has no such bound
+STAGES_PER_STEP = 6
+
+
+T = TypeVar("T", bound=BaseModel)
+
+
+class Section(BaseModel):
+    """Unknown keys are errors, values are immutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Population(Section):
+    """Who trains: `single` is one adapter in both roles, `teams` are teachers and students."""
+
+    kind: Literal["single", "teams"] = "teams"
+    n_teachers: int = Field(4, ge=1, le=64)
+    n_students: int = Field(4, ge=1, le=64)
+
+    @model_validator(mode="after")
+    def _enough_students(self) -> "Population":
+        if self.kind == "teams" and self.n_teachers > self.n_students:
+            raise ValueError(
+                f"n_teachers <= n_students expected, found {self.n_teachers} > {self.n_students}"
+            )
+        return self
+
+
+class Lora(Section):
+    """Shape of every adapter; `targets` are the last parts of the module names."""
+
+    rank: int = Field(8, ge=1, le=512)
+    alpha: float = Field(16.0, gt=0)
+    targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+class Proposals(Section):
+    """What every teacher writes in a step, for each of the three problem types."""
+
+    prompts_per_type: int = Field(4, ge=1)
+    proposals_per_prompt: int = Field(4, ge=2)
+    """The teacher's group: a group of one has advantage 0, and the teacher would never learn."""
+    n_references: int = Field(2, ge=1)
+    recent_share: float = Field(0.5, ge=0, le=1)
+    """Share of the references drawn from the last `recent_steps` steps."""
+    recent_steps: int = Field(10, ge=1)
+
+
+class Rollouts(Section):
+    """What the matched student tries on every valid problem."""
+
+    per_problem: int = Field(8, ge=2)
+
+
+class Sampling(Section):
+    """Top-p 1, top-k off and repetition penalty 1 are not options: they would make the update off-policy."""
+
+    temperature: float = Field(1.0, gt=0, le=10)
+    max_new_tokens: int = Field(128, ge=1)
+    context: int = Field(512, ge=16)
+    """Longest prompt plus completion, in tokens; references are dropped from a prompt that does not fit."""
+
+
+class Rewards(Section):
+    """The rewards are the paper's; `duplicate: invalid` pays a duplicate proposal -1 (an ablation)."""
+
+    duplicate: Literal["paper", "invalid"] = "paper"
+
+
+class Update(Section):
+    """The policy gradient step that every adapter takes once a step."""
+
+    learning_rate: float = Field(3e-4, gt=0, le=1)
+    epochs: int = Field(1, ge=1, le=16)
+    """Optimizer steps on the same rollouts; the ratio differs from 1 from the second on."""
+    clip_low: float = Field(0.2, gt=0, lt=1)
+    clip_high: float = Field(0.28, gt=0)
+    gradient_clip: float = Field(1.0, gt=0)
+    whiten: Literal["adapter_role", "population", "role_type"] = "adapter_role"
+    micro_batch_tokens: int = Field(8192, ge=64)
+
+
+class Matching(Section):
+    """How teachers meet students."""
+
+    method: Literal["pfsp", "uniform", "fixed"] = "pfsp"
+
+
+class Evolution(Section):
+    """Replacement of the weakest, every `every` steps; 0 switches it off."""
+
+    every: int = Field(10, ge=0)
+    fraction: float = Field(0.25, gt=0, lt=1)
+    grace_steps: int = Field(20, ge=0)
+    sigma_inflation: float = Field(1.0, ge=1)
+    crossover_probability: float = Field(0.5, ge=0, le=1)
+    operators: tuple[str, ...] = ("copy_parent", "full_gaussian", "linear_0_5", "layer_wise")
+    roles: tuple[Literal["teacher", "student"], ...] = ("teacher", "student")
+
+
+class SeedProblems(Section):
+    """Where the first buffer comes from: the base model continuing the identity program, the grammar, or a file."""
+
+    source: Literal["identity", "grammar", "file"] = "identity"
+    count: int = Field(256, ge=1)
+    file: str | None = None
+    """JSON lines of {"program", "input"} for `source: file`."""
+
+
+class Verifier(Section):
+    """Limits of one run of an untrusted program."""
+
+    cpu_s: float = Field(2.0, gt=0, le=60)
+    wall_s: float = Field(10.0, gt=0, le=600)
+    memory_mb: int = Field(256, ge=32)
+    value_bytes: int = Field(65_536, ge=256)
+
+
+class Training(Section):
+    """Everything that an arm may change."""
+
+    steps: int = Field(40, ge=1)
+    checkpoint_every: int = Field(10, ge=1)
+    population: Population = Population()
+    lora: Lora = Lora()
+    proposals: Proposals = Proposals()
+    rollouts: Rollouts = Rollouts()
+    sampling: Sampling = Sampling()
+    rewards: Rewards = Rewards()
+    update: Update = Update()
+    matching: Matching = Matching()
+    evolution: Evolution = Evolution()
+    seed_problems: SeedProblems = SeedProblems()
+    verifier: Verifier = Verifier()
+
+
+class Base(Section):
+    """The frozen base model: a directory with safetensors, config and tokenizer."""
+
+    path: str = "resources/nano"
+    prompt_style: Literal["compact", "instruct"] = "compact"
+    chat_template: bool = False
+    sha256: str | None = None
+    """Expected sha256 of the weights; null takes that of the base's card.json, or measures it."""
+
+
+class Engine(Section):
+    """How the base runs. `threads` is fixed here, not by the machine, since it changes the last bits of results."""
+
+    threads: int = Field(2, ge=1, le=256)
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    max_batch_rows: int = Field(1024, ge=1)
+    """Sequences decoded together."""
+
+
+class Heldout(Section):
+    """The held-out suite of grammar problems that scores the members at the end; 0 tasks switch it off."""
+
+    tasks_per_level: int = Field(12, ge=0)
+    samples: int = Field(8, ge=1)
+
+
+class Nano(Section):
+    """How `pretrain_nano` makes the embedded base: a trunk on clean answers, then a branch with slips."""
+
+    trunk_rows: int = Field(170_000, ge=100)
+    trunk_steps: int = Field(4_400, ge=1)
+    branch_rows: int = Field(30_000, ge=100)
+    branch_steps: int = Field(600, ge=1)
+    slip_share: float = Field(0.4, ge=0, le=1)
+    """Share of the branch's solver answers that are plausible slips."""
+
+
+class Config(Section):
+    """A whole experiment."""
+
+    experiment: str = Field("quick", pattern=r"^[A-Za-z0-9_-]+$")
+    results: str = "results"
+    seeds: tuple[int, ...] = (1,)
+    granularity: Literal["stage", "block"] = "stage"
+    base: Base = Base()
+    engine: Engine = Engine()
+    training: Training = Training()
+    heldout: Heldout = Heldout()
+    nano: Nano = Nano()
+    arms: dict[str, dict[str, Any]] = {"single": {"population": {"kind": "single"}}, "4t4s": {}}
+
+    @field_validator("seeds")
+    @classmethod
+    def _distinct_seeds(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0:
+            raise ValueError(f"at least one seed >= 0, no seed twice expected, found {list(seeds)}")
+        return seeds
+
+    @field_validator("arms")
+    @classmethod
+    def _arm_names(cls, arms: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        for name in arms:
+            if not name or not all(c.isalnum() or c == "_" for c in name):
+                raise ValueError(f"arm names of letters, digits and _ expected, found {name!r}")
+        if not arms:
+            raise ValueError("at least one arm expected, found none")
+        return arms
+
+
+class Run(Section):
+    """One arm resolved: what `run.json` of a run's directory holds."""
+
+    arm: str
+    seed: int
+    training: Training
+    base: Base
+    base_sha256: str
+    engine: Engine
+
+
+def load_config(data: Mapping[str, Any]) -> Config:
+    """Validates a merged config. Raises ConfigError with one line a fault."""
+    config = _validate(Config, data)
+    for arm in config.arms:
+        training = arm_training(config, arm)
+        n_jobs = training.steps * STAGES_PER_STEP
+        if config.granularity == "stage" and n_jobs > MAX_STAGE_CHAIN:
+            raise ConfigError(
+                f"training.steps of arm {arm}: {training.steps} steps make a chain of {n_jobs} jobs, expected at most "
+                f"{MAX_STAGE_CHAIN}; set granularity: block"
+            )
+    return config
+
+
+def read_config(path: Path) -> Config:
+    """A config file as :func:`load_config` reads it. Raises ConfigError."""
+    try:
+        data = yaml.safe_load(Path(path).read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: expected a YAML file, found: {error}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: expected a mapping, found {type(data).__name__}")
+    return load_config(data)
+
+
+def arm_training(config: Config, arm: str) -> Training:
+    """The default training settings with the arm's few lines over them."""
+    merged = _merge(config.training.model_dump(mode="json"), config.arms[arm])
+    return _validate(Training, merged, f"arms.{arm}.")
+
+
+def run_id(run: Run) -> str:
+    """`<arm>-<8 hex>` of the keys that change the bytes of a step.
+
+    Run length and checkpoint spacing are left out, so that a run can be extended; so are base path and seed (the
+    base's hash is in, the seed has its own directory).
+    """
+    keys = run.model_dump(mode="json", exclude={"arm": True, "seed": True, "base": {"path", "sha256"}})
+    for name in ("steps", "checkpoint_every"):
+        del keys["training"][name]
+    digest = hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()
+    return f"{run.arm}-{digest[:8]}"
+
+
+def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = copy.deepcopy(base)
+    for key, value in over.items():
+        if isinstance(value, Mapping) and isinstance(merged.get(key), dict):
+            merged[key] = _merge(merged[key], value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _validate(model: type[T], data: Mapping[str, Any], prefix: str = "") -> T:
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_explain(model, item, prefix) for item in error.errors())) from None
+
+
+def _explain(model: type[BaseModel], item: Any, prefix: str) -> str:
+    key = prefix + ".".join(str(part) for part in item["loc"])
+    if item["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(
+            str(item["loc"][-1]), _keys(model, item["loc"][:-1]), n=1, cutoff=0.0
+        )
+        return f"{key}: unknown key; the nearest valid key is {near[0]}" if near else f"{key}: unknown key"
+    return f"{key}: {item['msg']}, found {item['input']!r}"
+
+
+def _keys(model: type[BaseModel], path: tuple[Any, ...]) -> list[str]:
+    for part in path:
+        annotation = model.model_fields[part].annotation if part in model.model_fields else None
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return []
+        model = annotation
+    return list(model.model_fields)

@@ -1,0 +1,57 @@
+"""The frozen base loaded by transformers: tokenizer with the prompt form, generation and training on one model."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from popu.config import Base, Engine
+from popu.engine.decode import Decoder
+from popu.engine.multilora import MultiLora
+from popu.engine.protocol import Completion, Request
+from popu.population.adapter import Adapter
+
+
+class TransformersEngine:
+    """A base loaded by transformers, with hooks for the adapters. Generation and training share the one model."""
+
+    def __init__(self, base: Base, settings: Engine, targets: Sequence[str]) -> None:
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+        torch.set_num_threads(settings.threads)
+        dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}[settings.dtype]
+        self.model = AutoModelForCausalLM.from_pretrained(base.path, dtype=dtype, attn_implementation="sdpa")
+        self.model.requires_grad_(False).eval()
+        self.tokenizer = AutoTokenizer.from_pretrained(base.path)
+        self.lora = MultiLora(self.model, targets)
+        self.chat_template = base.chat_template
+        self.eos_ids = _eos_ids(self.model.generation_config.eos_token_id, self.tokenizer.eos_token_id)
+        self._decoder = Decoder(self.model, self.lora, self.eos_ids, settings.max_batch_rows)
+
+    def encode(self, prompt: str) -> tuple[int, ...]:
+        """Token ids of a prompt, in the chat template where the config asks for it; never two BOS."""
+        if self.chat_template:
+            messages = [{"role": "user", "content": prompt}]
+            text = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+            return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        return tuple(self.tokenizer(prompt)["input_ids"])
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text of a completion without EOS."""
+        return self.tokenizer.decode([token for token in tokens if token not in self.eos_ids])
+
+    def generate(
+        self,
+        requests: Sequence[Request],
+        adapters: Mapping[str, Adapter],
+        check: Callable[[], None] = lambda: None,
+    ) -> list[tuple[Completion, ...]]:
+        """See `protocol.Engine.generate`; `check` is called before every token and may raise to cancel."""
+        return self._decoder.generate(requests, adapters, check)
+
+
+def _eos_ids(*ids: int | Sequence[int] | None) -> tuple[int, ...]:
+    flat: list[int] = []
+    for item in ids:
+        flat += [] if item is None else [item] if isinstance(item, int) else list(item)
+    return tuple(dict.fromkeys(flat))

@@ -1,0 +1,35 @@
+"""A GGUF file as a plain safetensors base: transformers dequantizes it once, and the result is an ordinary model."""
+
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from popu.artifacts import sha256, write_json
+from popu.errors import ArtifactError
+
+
+def convert(gguf: Path, out: Path) -> str:
+    """Writes model, tokenizer and card.json to `out`; returns the sha256 of the weights.
+
+    Raises ArtifactError where the file is missing or cannot be read as GGUF.
+    """
+    if not gguf.is_file():
+        raise ArtifactError(f"--gguf: expected a GGUF file, found none at {gguf}")
+    try:
+        source = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
+        model = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(**source)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise ArtifactError(
+            f"{gguf}: expected a GGUF file that transformers can read, found: {error}"
+        ) from error
+    if hasattr(model.config, "quantization_config"):
+        del (
+            model.config.quantization_config
+        )  # the saved weights are plain; a reader must not dequantize again
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    digest = sha256(out / "model.safetensors")
+    write_json(out / "card.json", {"name": out.name, "source": gguf.name, "sha256": digest})
+    return digest

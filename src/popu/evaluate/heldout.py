@@ -1,0 +1,57 @@
+"""Scores members on the held-out grammar suite: several samples at temperature 1, and greedy."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from popu.config import Run
+from popu.engine.base import TransformersEngine
+from popu.engine.protocol import Request
+from popu.grammar.suite import Task
+from popu.population.adapter import Adapter
+from popu.problems.check import answer_of, judge
+from popu.problems.prompts import solver_prompt
+from popu.sandbox.executor import Executor
+from popu.sandbox.verdicts import Verdict
+from popu.seeds import derive_seed
+
+
+def score(
+    engine: TransformersEngine,
+    executor: Executor,
+    settings: Run,
+    tasks: Sequence[Task],
+    members: Mapping[str, Adapter | None],
+    samples: int,
+    check: Callable[[], None] = lambda: None,
+) -> dict[str, list[tuple[int, bool]]]:
+    """For every member name (adapter None: the bare base) and task: samples correct, and whether greedy is."""
+    adapters = {name: adapter for name, adapter in members.items() if adapter is not None}
+    requests, owners = [], []
+    for name, adapter in members.items():
+        for i, task in enumerate(tasks):
+            prompt = engine.encode(solver_prompt(task.problem, settings.base.prompt_style))
+            for temperature, n in ((1.0, samples), (0.0, 1)):
+                requests.append(
+                    Request(
+                        f"{task.task_id}/{temperature}",
+                        prompt,
+                        None if adapter is None else name,
+                        n,
+                        settings.training.sampling.max_new_tokens,
+                        temperature,
+                        derive_seed("heldout", settings.seed),
+                    )
+                )
+                owners.append((name, i, temperature))
+    groups = engine.generate(requests, adapters, check)
+    answers = [
+        answer_of(tasks[i].problem, engine.decode(completion.tokens), completion.finish_reason == "length")
+        for (_, i, _), group in zip(owners, groups, strict=True)
+        for completion in group
+    ]
+    judged = iter(judge(answers, executor))
+    scores: dict[str, dict[int, list[Any]]] = {name: {} for name in members}
+    for (name, i, temperature), group in zip(owners, groups, strict=True):
+        n_correct = sum(next(judged).verdict is Verdict.CORRECT for _ in group)
+        scores[name].setdefault(i, []).append(n_correct if temperature else bool(n_correct))
+    return {name: [(rows[i][0], rows[i][1]) for i in range(len(tasks))] for name, rows in scores.items()}

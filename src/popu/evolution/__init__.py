@@ -1,0 +1,1 @@
+"""How the population changes: low-rank algebra, mutations, crossovers and survivor selection."""

@@ -1,0 +1,150 @@
+"""Survivor and parent selection: who is replaced, by whose child, made how.
+
+Truncation with elitism within each sub-population. **Relative** fitness only: the rating's lower confidence
+bound.
+
+Deviation: a child starts from its first parent's rating with a wider sigma, not from the initial one, and
+enjoys a grace period. With the initial sigma its bound is near 0, far below everyone's, so nearly every cull
+would hit the newest child.
+"""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from popu.evolution.registry import get_operator
+from popu.population.member import INITIAL_SIGMA, Member, Population, member_id, version_name
+from popu.population.ratings import lower_bound
+
+DEFAULT_OPERATORS = ("full_gaussian", "layer_wise")
+
+
+@dataclass(frozen=True)
+class SelectionConfig:
+    """Constants of selection.
+
+    Args:
+        fraction: of a sub-population that one evolution replaces (rounded down, at least one), in (0, 1).
+        grace_steps: a child younger than this is not culled. Founders have no grace: they are all of one age,
+            so none of them is at a disadvantage, and the first evolution would otherwise have nobody to
+            replace.
+        sigma_inflation: the child's sigma is its first parent's times this, at most the initial 25/3; >= 1.
+        crossover_probability: chance of a crossover where both kinds of operators are listed.
+        operators: names, drawn uniformly within their kind.
+        roles: which sub-populations evolve.
+
+    Raises:
+        ValueError: a value out of range, an unknown operator (naming the nearest) or role.
+    """
+
+    fraction: float = 0.25
+    grace_steps: int = 20
+    sigma_inflation: float = 1.0
+    crossover_probability: float = 0.5
+    operators: tuple[str, ...] = DEFAULT_OPERATORS
+    roles: tuple[str, ...] = ("teacher", "student")
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.fraction < 1.0:
+            raise ValueError(f"fraction: expected in (0, 1), found {self.fraction!r}")
+        if self.grace_steps < 0:
+            raise ValueError(f"grace_steps: expected >= 0, found {self.grace_steps!r}")
+        if not (math.isfinite(self.sigma_inflation) and self.sigma_inflation >= 1.0):
+            raise ValueError(f"sigma_inflation: expected >= 1, found {self.sigma_inflation!r}")
+        if not 0.0 <= self.crossover_probability <= 1.0:
+            raise ValueError(
+                f"crossover_probability: expected in [0, 1], found {self.crossover_probability!r}"
+            )
+        if not self.operators or len(set(self.operators)) != len(self.operators):
+            raise ValueError(f"operators: expected distinct names, at least one, found {self.operators!r}")
+        for name in self.operators:
+            get_operator(name)
+        if len(set(self.roles)) != len(self.roles) or not set(self.roles) <= {"teacher", "student"}:
+            raise ValueError(
+                f"roles: expected some of ('teacher', 'student'), each once, found {self.roles!r}"
+            )
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A birth to carry out: `operator` applied to the adapters in `parent_slots`, in order, becomes `child`
+    in `slot`.
+
+    The parents' slots are never replaced in the same plan, so the order of carrying out does not matter.
+    """
+
+    slot: str
+    parent_slots: tuple[str, ...]
+    operator: str
+    child: Member
+
+
+def cullable(members: Sequence[Member], step: int, grace_steps: int) -> tuple[Member, ...]:
+    """Those of one sub-population who may be replaced, by ascending bound: not the best, no child within its
+    grace.
+
+    Ties keep the order of `members`; among equally good ones the last is the best.
+    """
+    ranked = sorted(members, key=lower_bound)[:-1]
+    return tuple(m for m in ranked if m.generation == 0 or step - m.born_step >= grace_steps)
+
+
+def plan_replacements(
+    population: Population, step: int, config: SelectionConfig, rng: random.Random
+) -> list[Replacement]:
+    """The births at the end of `step`, teachers first.
+
+    Per evolving sub-population the floor(fraction * size) members of lowest bound, at least one, among the
+    `cullable` (fewer, even none, where grace leaves fewer); ties in the bound are broken at random. Each is
+    replaced by a child of parents drawn uniformly, without repetition, among the members of the
+    sub-population that stay. Which slot of two parents comes first is random too, and the child takes the
+    first one's rating. A sub-population of one, the single agent included, is never replaced.
+
+    Raises:
+        ValueError: only crossovers are listed and a single member survives.
+    """
+    plan: list[Replacement] = []
+    for role in ("teacher", "student"):
+        members = [member for member in population.members if member.role == role]
+        if role not in config.roles or len(members) < 2:
+            continue
+        rng.shuffle(members)
+        quota = max(1, math.floor(config.fraction * len(members) + 1e-9))
+        culled = cullable(members, step, config.grace_steps)[:quota]
+        survivors = [member for member in population.members if member in members and member not in culled]
+        plan += [_birth(member, survivors, step, config, rng) for member in culled]
+    return plan
+
+
+def _birth(
+    replaced: Member, survivors: list[Member], step: int, config: SelectionConfig, rng: random.Random
+) -> Replacement:
+    operator = _draw_operator(config, len(survivors), rng)
+    parents = rng.sample(survivors, get_operator(operator).arity)
+    generation = replaced.generation + 1
+    identity = member_id(replaced.slot, generation)
+    child = Member(
+        id=identity,
+        slot=replaced.slot,
+        role=replaced.role,
+        generation=generation,
+        born_step=step,
+        mu=parents[0].mu,
+        sigma=min(parents[0].sigma * config.sigma_inflation, INITIAL_SIGMA),
+        parents=tuple(parent.id for parent in parents),
+        operator=operator,
+        version=version_name(identity, step),
+    )
+    return Replacement(replaced.slot, tuple(parent.slot for parent in parents), operator, child)
+
+
+def _draw_operator(config: SelectionConfig, n_survivors: int, rng: random.Random) -> str:
+    possible = [name for name in config.operators if get_operator(name).arity <= n_survivors]
+    if not possible:
+        raise ValueError(f"operators: expected one for {n_survivors} parent, found {config.operators!r}")
+    crossovers = [name for name in possible if get_operator(name).arity > 1]
+    mutations = [name for name in possible if get_operator(name).arity == 1]
+    if crossovers and mutations:
+        return rng.choice(crossovers if rng.random() < config.crossover_probability else mutations)
+    return rng.choice(possible)

@@ -1,0 +1,32 @@
+"""The three problem types of the method and what a problem holds."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+ProblemType = Literal["code_o", "code_i", "code_f"]
+PROBLEM_TYPES: tuple[ProblemType, ...] = get_args(ProblemType)
+
+N_PAIRS = 10  # inputs that a code_f teacher writes (AZR)
+N_SHOWN = 5  # of them, the pairs that the student sees; the others are hidden (AZR)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A valid problem. Inputs are argument lists and outputs values, both as canonical text.
+
+    `code_o` and `code_i` have one pair, `code_f` has `N_PAIRS` of which the first `N_SHOWN` are shown.
+    """
+
+    problem_type: ProblemType
+    program: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A problem from the buffer as a teacher sees it: a program and one input."""
+
+    program: str
+    input: str

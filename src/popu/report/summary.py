@@ -1,0 +1,167 @@
+"""An experiment at a glance: held-out accuracy against the bare base with intervals, and the dynamics per step.
+
+Writes summary.json, summary.md and summary.png beside the runs.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from popu.artifacts import atomic_write, read_table, write_json
+from popu.errors import ArtifactError
+from popu.report.series import find_runs, series
+from popu.stages.heldout import BASE, heldout_path
+from popu.stages.rundir import RunDirectory
+
+N_BOOTSTRAP = 2000
+Z95 = (2.5, 97.5)
+
+Row = Mapping[str, Any]
+
+
+def write_summary(experiment: Path) -> None:
+    """See the module. Raises ArtifactError where there is no run."""
+    runs = find_runs(experiment)
+    if not runs:
+        raise ArtifactError(f"--experiment: expected a directory with runs, found none in {experiment}")
+    by_arm: dict[str, list[RunDirectory]] = {}
+    for run in runs:
+        by_arm.setdefault(run.path.parent.name, []).append(run)
+    dynamics = {arm: [series(run) for run in group] for arm, group in by_arm.items()}
+    heldout = {arm: [rows for run in group if (rows := heldout_rows(run))] for arm, group in by_arm.items()}
+    scores = {arm: learning(groups) for arm, groups in heldout.items() if groups}
+    last = {arm: [{k: v for k, v in s[-1].items()} for s in group if s] for arm, group in dynamics.items()}
+    write_json(experiment / "summary.json", {"heldout": scores, "last_step": last})
+    with atomic_write(experiment / "summary.md") as path:
+        path.write_text(markdown(scores, dynamics))
+    from popu.report.figures import summary_figure
+
+    with atomic_write(experiment / "summary.png") as path:
+        summary_figure(dynamics, scores, path)
+
+
+def heldout_rows(run: RunDirectory) -> list[dict[str, Any]]:
+    """The held-out table of a run's last step; empty where it was not scored."""
+    step = run.last_step()
+    path = heldout_path(run, step) if step is not None else None
+    return read_table(path, "heldout") if path is not None and path.exists() else []
+
+
+# --- learning ----------------------------------------------------------------------------------------------------
+
+
+def learning(groups: Sequence[Sequence[Row]]) -> dict[str, Any]:
+    """Students' mean accuracy against the bare base over runs and tasks, in points, with 95 % intervals.
+
+    `all` counts every task, `unmet` leaves out tasks whose program was met in that run's training buffer, names and
+    constants aside; `greedy` is greedy decoding. The gain's interval is a bootstrap over runs, then over tasks within a run;
+    with one run it is over tasks alone.
+    """
+    return {
+        "n_runs": len(groups),
+        "all": _compare(groups, lambda row: row["n_correct"] / row["samples"]),
+        "unmet": _compare([[r for r in g if not r["in_buffer"]] for g in groups], _sampled),
+        "greedy": _compare(groups, lambda row: float(row["greedy_correct"])),
+        **{
+            problem_type: _compare(
+                [[r for r in g if r["problem_type"] == problem_type] for g in groups], _sampled
+            )
+            for problem_type in ("code_o", "code_i", "code_f")
+        },
+        "by_level": {
+            level: _compare([[r for r in g if r["level"] == level] for g in groups], _sampled)
+            for level in sorted({row["level"] for group in groups for row in group})
+        },
+    }
+
+
+def _sampled(row: Row) -> float:
+    return float(row["n_correct"] / row["samples"])
+
+
+def _compare(groups: Sequence[Sequence[Row]], value: Any) -> dict[str, Any] | None:
+    pairs = [pair for group in groups if len(pair := task_pairs(group, value))]
+    if not pairs:
+        return None
+    gains = [pair[:, 1] - pair[:, 0] for pair in pairs]
+    low, high = bootstrap_mean(gains)
+    return {
+        "n_tasks": sum(map(len, pairs)),
+        "base": round(100 * float(np.mean([pair[:, 0].mean() for pair in pairs])), 2),
+        "students": round(100 * float(np.mean([pair[:, 1].mean() for pair in pairs])), 2),
+        "gain": round(100 * float(np.mean([gain.mean() for gain in gains])), 2),
+        "gain_low": round(100 * low, 2),
+        "gain_high": round(100 * high, 2),
+        "gain_by_run": [round(100 * float(gain.mean()), 2) for gain in gains],
+    }
+
+
+def task_pairs(rows: Sequence[Row], value: Any) -> np.ndarray:
+    """(n_tasks, 2): the base's value and the mean of the members' on every task of one run."""
+    base = {row["task_id"]: value(row) for row in rows if row["member"] == BASE}
+    members: dict[str, list[float]] = {task: [] for task in base}
+    for row in rows:
+        if row["member"] != BASE:
+            members[row["task_id"]].append(value(row))
+    return np.array([(base[task], np.mean(members[task])) for task in sorted(base)])
+
+
+def bootstrap_mean(runs: Sequence[np.ndarray], seed: int = 0) -> tuple[float, float]:
+    """95 % interval of the mean of run means: resamples runs, then tasks within each resampled run."""
+    rng = np.random.default_rng(seed)
+    means = np.empty(N_BOOTSTRAP)
+    for i in range(N_BOOTSTRAP):
+        chosen = rng.integers(len(runs), size=len(runs))
+        means[i] = np.mean([rng.choice(runs[k], size=len(runs[k])).mean() for k in chosen])
+    low, high = np.percentile(means, Z95)
+    return float(low), float(high)
+
+
+# --- text --------------------------------------------------------------------------------------------------------
+
+
+def markdown(scores: Mapping[str, Any], dynamics: Mapping[str, Sequence[Sequence[Row]]]) -> str:
+    """The held-out table and the last steps' dynamics."""
+    lines = [
+        "# Summary",
+        "",
+        "Held-out accuracy in %, temperature 1, students' mean against the bare base.",
+        "",
+    ]
+    lines += [
+        "| arm | runs | suite | tasks | base | students | gain | 95 % interval |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for arm, score in scores.items():
+        for suite in ("all", "unmet", "code_o", "code_i", "code_f", "greedy"):
+            row = score[suite]
+            if row:
+                interval = f"{row['gain_low']:+.1f} to {row['gain_high']:+.1f}"
+                cells = (
+                    arm,
+                    score["n_runs"],
+                    suite,
+                    row["n_tasks"],
+                    f"{row['base']:.1f}",
+                    f"{row['students']:.1f}",
+                )
+                lines.append(f"| {' | '.join(map(str, cells))} | {row['gain']:+.1f} | {interval} |")
+    lines += [
+        "",
+        "`unmet` leaves out tasks whose program, names and constants aside, was met in training.",
+        "",
+    ]
+    lines += [
+        "| arm | run | step | solve rate | valid | unique | duplicates | AST nodes |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for arm, group in dynamics.items():
+        for i, rows in enumerate(group):
+            for row in (rows[0], rows[-1]) if rows else ():
+                shares = (row["solve_rate"], row["valid_share"], row["unique_share"], row["duplicate_share"])
+                cells = [f"{100 * s:.0f} %" if s is not None else "-" for s in shares]
+                nodes = f"{row['n_nodes']:.1f}" if row["n_nodes"] else "-"
+                lines.append(f"| {arm} | {i + 1} | {row['step']} | {' | '.join(cells)} | {nodes} |")
+    return "\n".join(lines) + "\n"

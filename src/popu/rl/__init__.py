@@ -1,0 +1,1 @@
+"""From verdicts to gradients: rewards, advantages and the policy loss."""

@@ -1,0 +1,367 @@
+"""Runs programs for a trusted process: jobs in, outcomes out.
+
+Each slot keeps two zygotes that differ in their hash seed. A job with `check_determinism` must give the same
+values when every call is made twice in a fork of the first, and again in a fork of the second with the
+inputs in reverse. Without it, the inputs share a fork only where a fresh copy of the program agrees on them
+in reverse; where that fails for whatever reason, each input gets a fork of its own, up to the first that
+fails.
+
+What a child sends is believed to be "the value I returned" and no more: it is read by the canonical parser.
+The child learns the program and its inputs, never an expected value.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any
+
+from popu.problems import values
+from popu.problems.values import canonical, contains_nan, parse_value
+from popu.sandbox.verdicts import Status
+
+ZYGOTE_FILE = Path(__file__).resolve().with_name("zygote.py")
+HASH_SEEDS = (1, 2)  # of the two zygotes of a slot
+START_TIMEOUT_S = 30.0
+WALL_GRACE_S = 5.0  # beyond a request's wall limit, before its zygote counts as dead
+ATTEMPTS = 3  # a failure of the infrastructure is retried twice
+CACHED_OUTCOMES = 4096
+OVER_CPU, OVER_WALL = "over the cpu limit", "over the wall limit"
+MAX_REQUEST_BYTES = 4 * 2**20
+_ESCAPING = 2  # JSON at most doubles a canonical text, which has no control characters
+
+
+# What a child may say of itself; the rest is for others to say.
+CHILD_STATUSES = frozenset(
+    {
+        Status.OK,
+        Status.RAISED,
+        Status.MEMORY,
+        Status.TOO_LARGE,
+        Status.UNSUPPORTED_VALUE,
+        Status.NONDETERMINISTIC,
+        Status.DENIED,
+    }
+)
+
+
+class SandboxUnavailable(RuntimeError):
+    """No zygote could be started on this machine."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one fork may use for all its inputs together; one that makes every call twice has twice the time.
+
+    `memory_mb` comes on top of what the zygote itself holds. `wall_s` only catches programs that wait.
+    """
+
+    cpu_s: float = 2.0
+    wall_s: float = 10.0
+    memory_mb: int = 256
+    value_bytes: int = 65_536
+
+    def __post_init__(self) -> None:
+        for name in ("cpu_s", "wall_s", "memory_mb", "value_bytes"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name}: expected a positive number, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A program to call on each of `inputs`, texts of argument lists."""
+
+    program: str
+    inputs: tuple[str, ...]
+    check_determinism: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended: OK with one canonical output per input, or the status of the first failing input."""
+
+    status: Status
+    outputs: tuple[str, ...] = ()
+    reason: str = ""
+
+
+class ZygoteDied(Exception):
+    """The zygote went away or stopped answering; `during_run` when a request was in its hands."""
+
+    def __init__(self, during_run: bool) -> None:
+        super().__init__("the zygote died")
+        self.during_run = during_run
+
+
+class Executor:
+    """A context manager that owns `slots` pairs of zygotes and runs up to `slots` jobs at a time.
+
+    Entering it raises SandboxUnavailable where no zygote starts. Not for use from several threads at once.
+    """
+
+    def __init__(self, limits: Limits = Limits(), slots: int = 1) -> None:
+        if slots < 1:
+            raise ValueError(f"slots: expected at least 1, got {slots}")
+        self.limits = limits
+        self.slots = [Slot(limits) for _ in range(slots)]
+        self.cache: OrderedDict[Job, Outcome] = OrderedDict()
+
+    def __enter__(self) -> Executor:
+        try:
+            for slot in self.slots:
+                slot.start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for slot in self.slots:
+            slot.close()
+
+    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """Return the outcomes in the order of `jobs`.
+
+        Equal jobs run once, also over several calls, unless the outcome says more of the machine than of the
+        program. Raises ValueError for a job without inputs.
+        """
+        todo = list(dict.fromkeys(job for job in jobs if job not in self.cache))
+        done = {job: self.cache[job] for job in jobs if job in self.cache}
+        done |= dict(zip(todo, self._run_all(todo), strict=True))
+        for job, outcome in done.items():
+            if outcome.status is not Status.INFRASTRUCTURE and outcome.reason != OVER_WALL:
+                self.cache[job] = outcome
+                self.cache.move_to_end(job)
+        while len(self.cache) > CACHED_OUTCOMES:
+            self.cache.popitem(last=False)
+        return [done[job] for job in jobs]
+
+    def _run_all(self, jobs: list[Job]) -> list[Outcome]:
+        if len(self.slots) == 1 or len(jobs) < 2:
+            return [self.slots[0].run(job) for job in jobs]
+        free: SimpleQueue[Slot] = SimpleQueue()
+        for slot in self.slots:
+            free.put(slot)
+
+        def run_in_free_slot(job: Job) -> Outcome:
+            slot = free.get()
+            try:
+                return slot.run(job)
+            finally:
+                free.put(slot)
+
+        with ThreadPoolExecutor(len(self.slots)) as pool:
+            return list(pool.map(run_in_free_slot, jobs))
+
+
+class Slot:
+    """Two zygotes of different hash seeds, and what is asked of them for one job."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.first, self.second = (Zygote(seed) for seed in HASH_SEEDS)
+
+    def start(self) -> None:
+        self.first.start()
+        self.second.start()
+
+    def close(self) -> None:
+        self.first.close()
+        self.second.close()
+
+    def run(self, job: Job) -> Outcome:
+        if not job.inputs:
+            raise ValueError("inputs: expected at least one, got none")
+        if len(job.program) + sum(map(len, job.inputs)) > MAX_REQUEST_BYTES:
+            return Outcome(Status.TOO_LARGE, (), f"program and inputs longer than {MAX_REQUEST_BYTES} bytes")
+        if job.check_determinism:
+            return self._run_checked(job)
+        if len(job.inputs) > 1:
+            outcome = self._request(self.first, job.program, job.inputs, twice="reversed")
+            if outcome.status is Status.OK:
+                return outcome
+        return self._run_apart(job)
+
+    def _run_checked(self, job: Job) -> Outcome:
+        outcome = self._request(self.first, job.program, job.inputs, twice="calls")
+        if outcome.status is not Status.OK:
+            return outcome
+        other = self._request(self.second, job.program, job.inputs[::-1])
+        if other.status not in (Status.OK, Status.RAISED):
+            return other
+        if outcome.outputs != other.outputs[::-1]:
+            return Outcome(
+                Status.NONDETERMINISTIC, (), "another hash seed or order of inputs gave other values"
+            )
+        cap = self.limits.value_bytes
+        if any("nan" in text and contains_nan(parse_value(text, cap)) for text in outcome.outputs):
+            return Outcome(Status.UNSUPPORTED_VALUE, (), "NaN in an output")
+        return outcome
+
+    def _run_apart(self, job: Job) -> Outcome:
+        """Run each input in a fork of its own, up to the first that fails."""
+        outputs: list[str] = []
+        for text in job.inputs:
+            outcome = self._request(self.first, job.program, (text,))
+            if outcome.status is not Status.OK:
+                return outcome
+            outputs += outcome.outputs
+        return Outcome(Status.OK, tuple(outputs))
+
+    def _request(self, zygote: Zygote, program: str, inputs: tuple[str, ...], twice: str = "") -> Outcome:
+        """Run one fork's worth, every call once or, by "calls" or "reversed", twice.
+
+        A zygote that dies is replaced and asked again. A program that kills the zygote does so again: two
+        deaths during the run are its crash.
+        """
+        times = 2 if twice else 1
+        request = {
+            "program": program,
+            "inputs": inputs,
+            "twice": twice,
+            "cpu_s": self.limits.cpu_s * times,
+            "wall_s": self.limits.wall_s * times,
+            "memory_mb": self.limits.memory_mb,
+            "value_bytes": self.limits.value_bytes,
+            "frame_bytes": 4096 + _ESCAPING * len(inputs) * self.limits.value_bytes,
+        }
+        deaths = 0
+        for _ in range(ATTEMPTS):
+            try:
+                report, frame = zygote.request(request)
+                return _outcome(report, frame, request, self.limits)
+            except ZygoteDied as death:
+                deaths += death.during_run
+                if deaths == 2:
+                    return Outcome(Status.CRASHED, (), "the program took its zygote down")
+            except SandboxUnavailable:
+                continue
+        return Outcome(Status.INFRASTRUCTURE, (), f"no zygote answered in {ATTEMPTS} attempts")
+
+
+class Zygote:
+    """The trusted end of one fork server; it is started when first needed and after every death."""
+
+    def __init__(self, hash_seed: int) -> None:
+        self.hash_seed = hash_seed
+        self.grace_s = WALL_GRACE_S
+        self.process: subprocess.Popen[bytes] | None = None
+        self.socket: socket.socket | None = None
+
+    def start(self) -> None:
+        """Start the process unless it runs; raise SandboxUnavailable if it does not come up."""
+        if self.socket is not None:
+            return
+        self.socket, theirs = socket.socketpair()
+        self.socket.settimeout(START_TIMEOUT_S)
+        files = [str(ZYGOTE_FILE), str(theirs.fileno()), str(Path(values.__file__).resolve().parent)]
+        command = [sys.executable, "-S", "-s", "-P", "-B", *files]
+        with theirs:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={"PYTHONHASHSEED": str(self.hash_seed)},
+                cwd="/",
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        try:
+            greeting = self._receive()
+        except (OSError, EOFError):
+            greeting = b""
+        if greeting != b"ready":
+            self.close()
+            raise SandboxUnavailable("the zygote did not start; its message is on standard error")
+
+    def close(self) -> None:
+        """Kill and reap the process; harmless when there is none."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+        if self.socket is not None:
+            self.socket.close()
+        self.process = self.socket = None
+
+    def request(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        """Return the zygote's report and the child's bytes; raise ZygoteDied or SandboxUnavailable.
+
+        After any exception the process is gone, and the next request starts another.
+        """
+        self.start()
+        assert self.socket is not None
+        content = json.dumps(request).encode()
+        sent = False
+        try:
+            self.socket.settimeout(request["wall_s"] + self.grace_s)
+            self.socket.sendall(len(content).to_bytes(4, "big") + content)
+            sent = True
+            report = json.loads(self._receive())
+            return report, self._receive()
+        except (OSError, EOFError, ValueError):
+            self.close()
+            raise ZygoteDied(during_run=sent) from None
+        except BaseException:  # an interrupt: the answer still to come would be taken for the next one's
+            self.close()
+            raise
+
+    def _receive(self) -> bytes:
+        size = int.from_bytes(self._receive_exactly(4), "big")
+        return self._receive_exactly(size)
+
+    def _receive_exactly(self, size: int) -> bytes:
+        assert self.socket is not None
+        content = bytearray()
+        while len(content) < size:
+            part = self.socket.recv(min(65_536, size - len(content)))
+            if not part:
+                raise EOFError
+            content += part
+        return bytes(content)
+
+
+def _outcome(report: dict[str, Any], frame: bytes, request: dict[str, Any], limits: Limits) -> Outcome:
+    """Return the outcome of one fork from the zygote's report and the child's bytes (not trusted)."""
+    if report["ended"] == "wall":
+        return Outcome(Status.TIMEOUT, (), OVER_WALL)
+    if report["ended"] == "overflow":
+        return Outcome(Status.TOO_LARGE, (), "the child sent too much")
+    if report["ended"] == "cpu" or report["over_cpu"] or report["exit"] == -signal.SIGXCPU:
+        return Outcome(Status.TIMEOUT, (), OVER_CPU)
+    if len(frame) < 4 or len(frame) != 4 + int.from_bytes(frame[:4], "big"):
+        return Outcome(Status.CRASHED, (), f"no answer, exit code {report['exit']}")
+    try:
+        return _read_answer(json.loads(frame[4:]), request, limits)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return Outcome(Status.CRASHED, (), "the answer of the child is malformed")
+
+
+def _read_answer(answer: dict[str, Any], request: dict[str, Any], limits: Limits) -> Outcome:
+    """Return the outcome that a child states; raise ValueError, KeyError or TypeError for any other shape."""
+    status, outputs, reason = Status(answer["status"]), answer["outputs"], answer["reason"]
+    if status not in CHILD_STATUSES or not isinstance(reason, str):
+        raise ValueError("status or reason")
+    if status is Status.NONDETERMINISTIC and not request["twice"]:
+        raise ValueError("nondeterminism in a single run")
+    if status is not Status.OK:
+        return Outcome(status, (), reason[:300].encode(errors="replace").decode())
+    if not isinstance(outputs, list) or len(outputs) != len(request["inputs"]):
+        raise ValueError("number of outputs")
+    for text in outputs:
+        if not isinstance(text, str):
+            raise ValueError("not a text")
+        if canonical(parse_value(text, limits.value_bytes), limits.value_bytes) != text:
+            raise ValueError("not canonical")
+    return Outcome(Status.OK, tuple(outputs))

@@ -1,0 +1,53 @@
+"""What stages run on: the loaded engine and the verifier, kept between stages by a worker or a block."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from popu.base import check_identity
+from popu.config import Run
+from popu.sandbox.executor import Executor, Limits
+
+if TYPE_CHECKING:
+    from popu.engine.base import TransformersEngine
+
+
+class Backend:
+    """Loads the base on first use and keeps it for runs of the same base and engine settings.
+
+    `check` is called often during device work and may raise to cancel it.
+    """
+
+    def __init__(self, check: Callable[[], None] = lambda: None) -> None:
+        self.check = check
+        self._engine: TransformersEngine | None = None
+        self._engine_key: tuple[object, ...] = ()
+        self._executors: dict[Limits, Executor] = {}
+
+    def engine(self, settings: Run) -> "TransformersEngine":
+        """The engine of a run. Raises ArtifactError where the base is missing or not the run's."""
+        from popu.engine.base import TransformersEngine
+
+        key = (str(Path(settings.base.path).resolve()), settings.base_sha256, settings.engine, settings.base)
+        key = (*key, settings.training.lora.targets)
+        if self._engine is None or key != self._engine_key:
+            check_identity(settings.base, settings.base_sha256)
+            self._engine = TransformersEngine(settings.base, settings.engine, settings.training.lora.targets)
+            self._engine_key = key
+        return self._engine
+
+    def executor(self, settings: Run) -> Executor:
+        """The running verifier with the run's limits."""
+        limits = settings.training.verifier
+        key = Limits(limits.cpu_s, limits.wall_s, limits.memory_mb, limits.value_bytes)
+        if key not in self._executors:
+            executor = Executor(key)
+            executor.__enter__()
+            self._executors[key] = executor
+        return self._executors[key]
+
+    def close(self) -> None:
+        """Ends the verifier's processes."""
+        for executor in self._executors.values():
+            executor.__exit__(None, None, None)
+        self._executors.clear()

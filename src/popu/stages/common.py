@@ -1,0 +1,107 @@
+"""What several stages share: members and adapters of a state, references from the buffer, requests to the engine."""
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from popu.config import Run
+from popu.engine.protocol import Request
+from popu.errors import ArtifactError
+from popu.population.adapter import Adapter, LoraConfig, read_adapter
+from popu.population.member import Member, Population
+from popu.problems.prompts import proposer_prompt
+from popu.problems.types import Problem, ProblemType, Reference
+from popu.seeds import derive_seed
+from popu.stages.rundir import RunDirectory, State
+
+
+def population_of(state: State) -> Population:
+    return Population.from_json(state.members)
+
+
+def lora_config(settings: Run) -> LoraConfig:
+    lora = settings.training.lora
+    return LoraConfig(lora.rank, lora.alpha, lora.targets)
+
+
+def read_member_adapter(run: RunDirectory, state: State, slot: str) -> Adapter:
+    """The adapter of a slot, compared with the manifest of the stage that wrote it. Raises ArtifactError."""
+    directory = state.adapters[slot]
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        run.verified_file(f"{directory}/{name}")
+    try:
+        return read_adapter(run.path / directory)
+    except ValueError as error:
+        raise ArtifactError(str(error)) from error
+
+
+def adapter_files(directory: Any) -> list[Any]:
+    """The files of a PEFT directory."""
+    return sorted(path for path in directory.iterdir() if path.is_file() and not path.name.startswith("."))
+
+
+def draw_references(
+    buffer: Sequence[Mapping[str, Any]],
+    n: int,
+    step: int,
+    recent_steps: int,
+    recent_share: float,
+    rng: random.Random,
+) -> list[Reference]:
+    """`n` references from a non-empty buffer: each from the last `recent_steps` steps with chance `recent_share`.
+
+    Without repetition where the buffer is large enough. Problems of `code_f` bring no program of their own and are
+    not drawn.
+    """
+    rows = [row for row in buffer if row["problem_type"] != "code_f"]
+    recent = [row for row in rows if row["step"] >= step - recent_steps]
+    chosen: list[Mapping[str, Any]] = []
+    for _ in range(min(n, len(rows))):
+        pool = recent if recent and rng.random() < recent_share else rows
+        left = [row for row in pool if row not in chosen] or [row for row in rows if row not in chosen]
+        chosen.append(rng.choice(left))
+    return [Reference(row["program"], row["input"]) for row in chosen]
+
+
+def fitting_prompt(
+    engine: Any, problem_type: ProblemType, references: Sequence[Reference], settings: Run
+) -> tuple[tuple[int, ...], Sequence[Reference]]:
+    """The proposer's prompt as token ids; references are dropped from the end until it leaves room to answer."""
+    room = settings.training.sampling.context - settings.training.sampling.max_new_tokens
+    while True:
+        prompt = engine.encode(proposer_prompt(problem_type, references, settings.base.prompt_style))
+        if len(prompt) <= max(room, 1) or len(references) <= 1:
+            return prompt, references
+        references = references[:-1]
+
+
+def request(
+    settings: Run, request_id: str, prompt: tuple[int, ...], adapter: str | None, n: int, *stage: int | str
+) -> Request | None:
+    """A sampling request within the context; None where the prompt leaves no room for a token."""
+    sampling = settings.training.sampling
+    budget = min(sampling.max_new_tokens, sampling.context - len(prompt))
+    if budget < 1:
+        return None
+    seed = derive_seed(settings.seed, *stage)
+    return Request(request_id, prompt, adapter, n, budget, sampling.temperature, seed)
+
+
+def member_card(member: Member, step: int, run_hash: str, seed: int) -> dict[str, object]:
+    """What an adapter's model card says of where it comes from."""
+    return {
+        "member": member.id,
+        "role": member.role,
+        "step": step,
+        "run": run_hash,
+        "seed": seed,
+        "parents": list(member.parents),
+        "operator": member.operator,
+    }
+
+
+def problem_of(row: Mapping[str, Any]) -> Problem:
+    """The problem of a row of problems whose status is ok."""
+    return Problem(
+        row["problem_type"], row["program"], tuple(row["inputs"]), tuple(row["outputs"]), row["message"]
+    )

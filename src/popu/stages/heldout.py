@@ -1,0 +1,51 @@
+"""heldout: score the bare base and the members that solve on the held-out suite, after the last step.
+
+Reads the state after the last step and its buffer; writes heldout/step<n>.parquet: a row a member and task.
+"""
+
+from pathlib import Path
+
+from popu import artifacts
+from popu.evaluate.heldout import score
+from popu.grammar.suite import heldout_suite
+from popu.problems.duplicates import program_key
+from popu.stages.backend import Backend
+from popu.stages.common import population_of, read_member_adapter
+from popu.stages.rundir import RunDirectory
+
+BASE = "base"
+
+
+def heldout(run: RunDirectory, step: int, tasks_per_level: int, samples: int, backend: Backend) -> None:
+    """See the module. `in_buffer` marks tasks whose program, names and constants aside, was met in training."""
+    settings = run.settings
+    state = run.state(step)
+    students = population_of(state).students
+    tasks = heldout_suite(tasks_per_level)
+    members = {BASE: None, **{m.id: read_member_adapter(run, state, m.slot) for m in students}}
+    scores = score(
+        backend.engine(settings), backend.executor(settings), settings, tasks, members, samples, backend.check
+    )
+    buffer = run.table(step, "verify" if step else "init", "buffer")
+    met = {row["program_key"] for row in buffer}
+    slots = {BASE: "", **{member.id: member.slot for member in students}}
+    rows = [
+        {
+            "member": name,
+            "slot": slots[name],
+            "task_id": task.task_id,
+            "problem_type": task.problem.problem_type,
+            "level": task.level,
+            "samples": samples,
+            "n_correct": n_correct,
+            "greedy_correct": greedy,
+            "in_buffer": program_key(task.problem.program) in met,
+        }
+        for name, results in scores.items()
+        for task, (n_correct, greedy) in zip(tasks, results, strict=True)
+    ]
+    artifacts.write_table(heldout_path(run, step), "heldout", rows)
+
+
+def heldout_path(run: RunDirectory, step: int) -> Path:
+    return run.path / "heldout" / f"step{step:05d}.parquet"

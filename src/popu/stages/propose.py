@@ -1,0 +1,84 @@
+"""propose: match teachers with students, then every teacher writes its proposals, all types in one call.
+
+Reads population.json and the buffer of the step before and the teachers' adapters; writes matches.json and
+proposals.parquet.
+"""
+
+from typing import Any
+
+from popu import artifacts
+from popu.population.matchmaking import match
+from popu.problems.types import PROBLEM_TYPES
+from popu.seeds import derive_rng
+from popu.stages.backend import Backend
+from popu.stages.common import draw_references, fitting_prompt, population_of, read_member_adapter, request
+from popu.stages.rundir import RunDirectory
+
+
+def propose(run: RunDirectory, step: int, backend: Backend) -> None:
+    """See the module."""
+    settings = run.settings
+    state = run.state(step - 1)
+    population = population_of(state)
+    rng = derive_rng(settings.seed, step, "match")
+    matches = match(population, rng, settings.training.matching.method)
+    buffer = run.table(step - 1, "verify" if step > 1 else "init", "buffer")
+    adapters = {m.version: read_member_adapter(run, state, m.slot) for m in population.teachers}
+    rows, requests = _plan(settings, step, population, buffer, backend.engine(settings))
+    completions = backend.engine(settings).generate(requests, adapters, backend.check)
+    directory = run.step(step)
+    matches_path, proposals_path = directory / "matches.json", directory / "proposals.parquet"
+    values = [{"teacher": m.teacher_slot, "student": m.student_slot, "p": m.p} for m in matches]
+    artifacts.write_json(matches_path, values)
+    artifacts.write_table(
+        proposals_path, "proposals", _rows(backend.engine(settings), rows, completions, step)
+    )
+    run.finish(step, "propose", [matches_path, proposals_path])
+
+
+def _plan(settings, step, population, buffer, engine):  # type: ignore[no-untyped-def]
+    """One request a prompt, and what its rows will say."""
+    wanted = settings.training.proposals
+    rows: list[dict[str, Any]] = []
+    requests = []
+    for teacher in population.teachers:
+        for problem_type in PROBLEM_TYPES:
+            for i in range(wanted.prompts_per_type):
+                rng = derive_rng(settings.seed, step, "references", teacher.slot, problem_type, i)
+                n = 1 if problem_type == "code_f" else wanted.n_references
+                drawn = draw_references(buffer, n, step, wanted.recent_steps, wanted.recent_share, rng)
+                prompt, references = fitting_prompt(engine, problem_type, drawn, settings)
+                name = f"{teacher.slot}/{problem_type}/{i}"
+                planned = request(
+                    settings, name, prompt, teacher.version, wanted.proposals_per_prompt, step, "propose"
+                )
+                if planned is None:
+                    continue
+                requests.append(planned)
+                rows.append(
+                    {
+                        "slot": teacher.slot,
+                        "member": teacher.id,
+                        "problem_type": problem_type,
+                        "group": len(rows),
+                        "reference_programs": [reference.program for reference in references],
+                        "reference_inputs": [reference.input for reference in references],
+                        "prompt_tokens": list(prompt),
+                    }
+                )
+    return rows, requests
+
+
+def _rows(engine, rows, completions, step):  # type: ignore[no-untyped-def]
+    return [
+        {
+            **row,
+            "proposal_id": f"{step:05d}-p{row['group']:04d}.{i}",
+            "completion": engine.decode(completion.tokens),
+            "tokens": list(completion.tokens),
+            "log_probs": list(completion.log_probs),
+            "finish_reason": completion.finish_reason,
+        }
+        for row, group in zip(rows, completions, strict=True)
+        for i, completion in enumerate(group)
+    ]

@@ -1,0 +1,52 @@
+"""Runs one stage, or a block of steps, on a run's directory: the same functions, the same files."""
+
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+from popu.artifacts import read_json, write_json
+from popu.errors import ConfigError
+from popu.stages.backend import Backend
+from popu.stages.call import STAGES, STEP_STAGES, StageCall
+from popu.stages.rundir import RunDirectory
+
+
+def run_stage(call: StageCall, backend: Backend) -> None:
+    """Runs the stage unless it is finished; a finished one is never redone.
+
+    Raises ConfigError or ArtifactError with a message for the user.
+    """
+    run = RunDirectory(Path(call.run))
+    with run.locked():
+        if call.stage != "checkpoint" and run.is_done(call.step, call.stage):
+            return
+        started = time.monotonic()
+        stage_function(call.stage)(run, call.step, backend)
+        _record_time(run, call, time.monotonic() - started)
+
+
+def run_block(run_path: str, first: int, last: int, backend: Backend, report: Callable[[str], None]) -> None:
+    """All stages of steps `first`..`last` in this process."""
+    for step in range(first, last + 1):
+        started = time.monotonic()
+        for stage in STEP_STAGES:
+            run_stage(StageCall(stage, run_path, step), backend)
+        report(f"step {step}/{last} {time.monotonic() - started:.1f} s")
+
+
+def stage_function(stage: str) -> Callable[[RunDirectory, int, Backend], None]:
+    """The function of a stage; imports only what that stage needs. Raises ConfigError for another name."""
+    if stage not in STAGES:
+        raise ConfigError(f"stage: expected one of {', '.join(STAGES)}, found {stage!r}")
+    module = import_module(f"popu.stages.{stage}")
+    name = "validate_stage" if stage == "validate" else stage
+    function: Callable[[RunDirectory, int, Backend], None] = getattr(module, name)
+    return function
+
+
+def _record_time(run: RunDirectory, call: StageCall, seconds: float) -> None:
+    """`timings.json` of a step: measured, neither compared nor read by any decision."""
+    path = run.step(call.step) / "timings.json"
+    timings = read_json(path) if path.exists() else {}
+    write_json(path, {**timings, f"{call.stage}_s": round(seconds, 3)})

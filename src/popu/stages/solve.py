@@ -1,0 +1,51 @@
+"""solve: every matched student tries its teacher's valid problems, all students in one call.
+
+Reads problems, matches and the students' adapters; writes rollouts.parquet: a row an attempt. A problem whose prompt
+leaves no room for an answer gets no rollouts; `verify` calls it too large.
+"""
+
+from popu import artifacts
+from popu.problems.prompts import solver_prompt
+from popu.stages.backend import Backend
+from popu.stages.common import population_of, problem_of, read_member_adapter, request
+from popu.stages.rundir import RunDirectory
+
+
+def solve(run: RunDirectory, step: int, backend: Backend) -> None:
+    """See the module."""
+    settings = run.settings
+    state = run.state(step - 1)
+    population = population_of(state)
+    opponents = {row["teacher"]: row["student"] for row in run.json(step, "propose", "matches.json")}
+    problems = [row for row in run.table(step, "validate", "problems") if row["status"] == "ok"]
+    engine = backend.engine(settings)
+    n = settings.training.rollouts.per_problem
+    planned = []
+    for row in problems:
+        student = population.by_slot(opponents[row["slot"]])
+        prompt = engine.encode(solver_prompt(problem_of(row), settings.base.prompt_style))
+        wanted = request(settings, row["problem_id"], prompt, student.version, n, step, "solve")
+        if wanted is not None:
+            planned.append((row, student, wanted))
+    adapters = {m.version: read_member_adapter(run, state, m.slot) for m in population.students}
+    completions = engine.generate([wanted for _, _, wanted in planned], adapters, backend.check)
+    rows = [
+        {
+            "problem_id": row["problem_id"],
+            "problem_type": row["problem_type"],
+            "teacher_slot": row["slot"],
+            "slot": student.slot,
+            "member": student.id,
+            "attempt": i,
+            "completion": engine.decode(completion.tokens),
+            "prompt_tokens": list(wanted.prompt),
+            "tokens": list(completion.tokens),
+            "log_probs": list(completion.log_probs),
+            "finish_reason": completion.finish_reason,
+        }
+        for (row, student, wanted), group in zip(planned, completions, strict=True)
+        for i, completion in enumerate(group)
+    ]
+    path = run.step(step) / "rollouts.parquet"
+    artifacts.write_table(path, "rollouts", rows)
+    run.finish(step, "solve", [path])

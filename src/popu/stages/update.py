@@ -1,0 +1,135 @@
+"""update: every adapter takes its policy-gradient step, teachers and students jointly, the three types mixed.
+
+Reads proposals, rollouts, verdicts, outcomes, adapters and optimizer states; writes adapters/<slot>/,
+optimizer/<slot>.safetensors and update_metrics.parquet.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from popu import artifacts
+from popu.errors import ArtifactError
+from popu.population.adapter import write_adapter
+from popu.population.member import Population
+from popu.rl.advantages import advantages
+from popu.rl.update import TrainSequence, update_adapter
+from popu.stages.backend import Backend
+from popu.stages.common import adapter_files, member_card, population_of, read_member_adapter
+from popu.stages.rundir import RunDirectory
+
+Row = Mapping[str, Any]
+
+
+def update(run: RunDirectory, step: int, backend: Backend) -> None:
+    """See the module."""
+    settings = run.settings
+    state = run.state(step - 1)
+    population = population_of(state)
+    engine = backend.engine(settings)
+    sequences = train_sequences(
+        population,
+        run.table(step, "propose", "proposals"),
+        run.table(step, "verify", "outcomes"),
+        run.table(step, "solve", "rollouts"),
+        run.table(step, "verify", "verdicts"),
+        settings.training.update.whiten,
+    )
+    outputs: list[Path] = []
+    metrics: list[dict[str, Any]] = []
+    for member in population.members:
+        result = update_adapter(
+            engine.model,
+            engine.lora,
+            read_member_adapter(run, state, member.slot),
+            read_optimizer(run, state.optimizers[member.slot]),
+            sequences[member.slot],
+            settings.training.update,
+            settings.training.sampling.temperature,
+            backend.check,
+        )
+        directory = run.step(step) / "adapters" / member.slot
+        card = member_card(member, step, run.run_hash, settings.seed)
+        write_adapter(directory, result.adapter, settings.base.path, card)
+        outputs += adapter_files(directory)
+        outputs.append(
+            write_optimizer(run.step(step) / "optimizer" / f"{member.slot}.safetensors", result.optimizer)
+        )
+        metrics += [{"slot": member.slot, "member": member.id, **row} for row in result.metrics]
+    path = run.step(step) / "update_metrics.parquet"
+    artifacts.write_table(path, "update_metrics", metrics)
+    run.finish(step, "update", [*outputs, path])
+
+
+def write_optimizer(path: Path, tensors: dict[str, torch.Tensor]) -> Path:
+    with artifacts.atomic_write(path) as temporary:
+        save_file(dict(sorted(tensors.items())), temporary)
+        temporary.chmod(0o644)
+    return path
+
+
+def read_optimizer(run: RunDirectory, relative: str | None) -> dict[str, torch.Tensor]:
+    """The state of a slot's optimizer; empty for a fresh one. Raises ArtifactError."""
+    if relative is None:
+        return {}
+    path = run.verified_file(relative)
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise ArtifactError(f"{path}: expected an optimizer state, found: {error}") from error
+
+
+def train_sequences(
+    population: Population,
+    proposals: Sequence[Row],
+    outcomes: Sequence[Row],
+    rollouts: Sequence[Row],
+    verdicts: Sequence[Row],
+    whiten: str,
+) -> dict[str, list[TrainSequence]]:
+    """Every slot's sequences with their advantages; rows without a reward (infrastructure) are left out.
+
+    A teacher's group is the proposals of one prompt, invalid ones included; a student's its rollouts on one problem.
+    """
+    teacher_rows = [
+        ("teacher", row, f"{row['slot']}/{row['group']}", outcome["reward"])
+        for row, outcome in zip(proposals, outcomes, strict=True)
+    ]
+    student_rows = [
+        ("student", row, row["problem_id"], verdict["reward"])
+        for row, verdict in zip(rollouts, verdicts, strict=True)
+    ]
+    rows = [item for item in teacher_rows + student_rows if item[3] is not None]
+    blocks = {
+        "adapter_role": lambda role, row: f"{row['slot']}/{role}",
+        "population": lambda role, row: role,
+        "role_type": lambda role, row: f"{role}/{row['problem_type']}",
+    }[whiten]
+    values = advantages(
+        torch.tensor([reward for *_, reward in rows], dtype=torch.float64),
+        _numbers([group for _, _, group, _ in rows]),
+        _numbers([blocks(role, row) for role, row, _, _ in rows]),
+    )
+    by_slot: dict[str, list[TrainSequence]] = {member.slot: [] for member in population.members}
+    for (role, row, _, reward), advantage in zip(rows, values.tolist(), strict=True):
+        by_slot[row["slot"]].append(
+            TrainSequence(
+                tuple(row["prompt_tokens"]),
+                tuple(row["tokens"]),
+                tuple(row["log_probs"]),
+                reward,
+                advantage,
+                (role, row["problem_type"]),
+            )
+        )
+    return by_slot
+
+
+def _numbers(names: Sequence[str]) -> torch.Tensor:
+    """Names as integers (n,), numbered by first appearance."""
+    index: dict[str, int] = {}
+    return torch.tensor([index.setdefault(name, len(index)) for name in names], dtype=torch.long)

@@ -1,0 +1,79 @@
+"""validate: run every proposal in the sandbox; what is valid becomes a problem, duplicates are named.
+
+Reads proposals and the buffer of the step before; writes problems.parquet: a row a proposal.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from popu import artifacts
+from popu.diagnostics.complexity import NO_PROGRAM, complexity
+from popu.problems.check import Proposal, Validated, validate
+from popu.problems.duplicates import problem_key, program_key
+from popu.sandbox.verdicts import Status
+from popu.stages.backend import Backend
+from popu.stages.rundir import RunDirectory
+
+
+def validate_stage(run: RunDirectory, step: int, backend: Backend) -> None:
+    """See the module."""
+    proposals = run.table(step, "propose", "proposals")
+    buffer = run.table(step - 1, "verify" if step > 1 else "init", "buffer")
+    results = validate([proposal_of(row) for row in proposals], backend.executor(run.settings))
+    path = run.step(step) / "problems.parquet"
+    artifacts.write_table(path, "problems", problem_rows(proposals, results, buffer))
+    run.finish(step, "validate", [path])
+
+
+def proposal_of(row: Mapping[str, Any]) -> Proposal:
+    """What the checks need of a row of proposals."""
+    program = row["reference_programs"][0] if row["problem_type"] == "code_f" else None
+    return Proposal(row["problem_type"], row["completion"], program, row["finish_reason"] == "length")
+
+
+def problem_rows(
+    proposals: Sequence[Mapping[str, Any]], results: Sequence[Validated], buffer: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """A row a proposal. `duplicate_of` is the first problem of the same normal form: "buffer:<id>", "reference" or
+    the id of a proposal of the same step; empty where there is none.
+    """
+    known = {row["problem_key"]: f"buffer:{row['problem_id']}" for row in buffer}
+    rows = []
+    for proposal, result in zip(proposals, results, strict=True):
+        ok = result.status is Status.OK
+        key = key_of(result.program, result.inputs) if ok else ""
+        references = zip(proposal["reference_programs"], proposal["reference_inputs"], strict=True)
+        is_reference = (
+            ok
+            and proposal["problem_type"] != "code_f"
+            and any(problem_key(program, given) == key for program, given in references)
+        )
+        rows.append(
+            {
+                **{
+                    name: proposal[name]
+                    for name in ("proposal_id", "slot", "member", "problem_type", "group")
+                },
+                "problem_id": proposal["proposal_id"].replace("-p", "-q") if ok else "",
+                "status": str(result.status),
+                "reason": result.reason,
+                "program": result.program,
+                "inputs": list(result.inputs),
+                "outputs": list(result.outputs),
+                "message": result.message,
+                "problem_key": key,
+                "program_key": program_key(result.program) if ok else "",
+                "duplicate_of": ("reference" if is_reference else known.get(key, "")) if ok else "",
+                **(complexity(result.program) if ok else NO_PROGRAM),
+            }
+        )
+        if ok:
+            known.setdefault(key, proposal["proposal_id"])
+    return rows
+
+
+def key_of(program: str, inputs: Sequence[str]) -> str:
+    """The duplicate key of a problem: of its one input, or of the list of all of `code_f`."""
+    return problem_key(
+        program, ", ".join(f"({given},)" for given in inputs) if len(inputs) > 1 else inputs[0]
+    )

@@ -1,0 +1,99 @@
+"""verify: judge every rollout, pay students and teachers, and add the new problems to the buffer.
+
+Reads rollouts, problems, matches and the buffer of the step before; writes verdicts.parquet (a row a rollout),
+outcomes.parquet (a row a proposal: rho and the teacher's reward) and buffer.parquet.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from popu import artifacts
+from popu.problems.check import answer_of, judge
+from popu.rl.rewards import solve_fraction, student_reward, teacher_reward
+from popu.stages.backend import Backend
+from popu.stages.common import problem_of
+from popu.stages.rundir import RunDirectory
+
+
+def verify(run: RunDirectory, step: int, backend: Backend) -> None:
+    """See the module."""
+    problems = run.table(step, "validate", "problems")
+    rollouts = run.table(step, "solve", "rollouts")
+    opponents = {row["teacher"]: row["student"] for row in run.json(step, "propose", "matches.json")}
+    by_id = {row["problem_id"]: row for row in problems if row["problem_id"]}
+    answers = [
+        answer_of(problem_of(by_id[row["problem_id"]]), row["completion"], row["finish_reason"] == "length")
+        for row in rollouts
+    ]
+    judged = judge(answers, backend.executor(run.settings))
+    verdicts = [
+        {
+            **{name: row[name] for name in ("problem_id", "slot", "attempt")},
+            "verdict": str(result.verdict),
+            "reason": result.reason,
+            "reward": student_reward(str(result.verdict)),
+        }
+        for row, result in zip(rollouts, judged, strict=True)
+    ]
+    invalid_duplicates = run.settings.training.rewards.duplicate == "invalid"
+    outcomes = outcome_rows(problems, verdicts, opponents, invalid_duplicates)
+    buffer = run.table(step - 1, "verify" if step > 1 else "init", "buffer")
+    directory = run.step(step)
+    paths = [directory / f"{name}.parquet" for name in ("verdicts", "outcomes", "buffer")]
+    for path, rows in zip(
+        paths, (verdicts, outcomes, buffer + buffer_rows(problems, outcomes, step)), strict=True
+    ):
+        artifacts.write_table(path, path.stem, rows)
+    run.finish(step, "verify", paths)
+
+
+def outcome_rows(
+    problems: Sequence[Mapping[str, Any]],
+    verdicts: Sequence[Mapping[str, Any]],
+    opponents: Mapping[str, str],
+    invalid_duplicates: bool,
+) -> list[dict[str, Any]]:
+    """rho and the teacher's reward of every proposal; None where the infrastructure failed."""
+    by_problem: dict[str, list[str]] = {}
+    for row in verdicts:
+        by_problem.setdefault(row["problem_id"], []).append(row["verdict"])
+    rows = []
+    for problem in problems:
+        status, rho = problem["status"], None
+        if status == "ok":
+            tried = by_problem.get(problem["problem_id"])
+            status, rho = ("too_large", None) if tried is None else (status, solve_fraction(tried))
+        if status == "ok" and rho is None:
+            status = "infrastructure"
+        reward = teacher_reward(status, rho)
+        if invalid_duplicates and status == "ok" and problem["duplicate_of"]:
+            reward = -1.0
+        rows.append(
+            {
+                **{name: problem[name] for name in ("proposal_id", "problem_id", "slot")},
+                "student_slot": opponents[problem["slot"]],
+                "status": status,
+                "rho": rho,
+                "reward": reward,
+            }
+        )
+    return rows
+
+
+def buffer_rows(
+    problems: Sequence[Mapping[str, Any]], outcomes: Sequence[Mapping[str, Any]], step: int
+) -> list[dict[str, Any]]:
+    """New entries of the buffer: valid problems that duplicate nothing; one that no one solved is marked."""
+    return [
+        {
+            **{
+                name: problem[name]
+                for name in ("problem_id", "problem_type", "program", "problem_key", "program_key")
+            },
+            "step": step,
+            "input": problem["inputs"][0],
+            "solved": bool(outcome["rho"]),
+        }
+        for problem, outcome in zip(problems, outcomes, strict=True)
+        if problem["status"] == "ok" and not problem["duplicate_of"]
+    ]
