@@ -61,9 +61,7 @@ def bounds_text(field: FieldInfo) -> str:
 def row_start(key: str, field: FieldInfo) -> str:
     """What the row of a key must begin with; the meaning follows."""
     bounds = bounds_text(field)
-    return (
-        f"| `{key}` | {type_text(field.annotation)} | `{default_text(field)}` | {bounds}{' ' * bool(bounds)}|"
-    )
+    return f"| `{key}` | {type_text(field.annotation)} | `{default_text(field)}` | {bounds}{' ' * bool(bounds)}|"
 
 
 def test_every_key_has_its_row():

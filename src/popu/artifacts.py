@@ -209,12 +209,9 @@ def read_table(path: Path, name: str) -> list[dict[str, Any]]:
     expected = table_schema(name)
     if (
         not table.schema.equals(expected)
-        or (table.schema.metadata or {}).get(b"popu_schema_version")
-        != (expected.metadata[b"popu_schema_version"])
+        or (table.schema.metadata or {}).get(b"popu_schema_version") != (expected.metadata[b"popu_schema_version"])
     ):
-        raise ArtifactError(
-            f"{path}: expected table {name} of schema version {SCHEMA_VERSION}, found another schema"
-        )
+        raise ArtifactError(f"{path}: expected table {name} of schema version {SCHEMA_VERSION}, found another schema")
     return table.to_pylist()
 
 
@@ -237,11 +234,7 @@ def read_manifest(step_directory: Path, stage: str) -> dict[str, Any]:
     """A finished stage's manifest. Raises ArtifactError."""
     path = manifest_path(step_directory, stage)
     value = read_json(path)
-    if (
-        not isinstance(value, dict)
-        or value.get("stage") != stage
-        or not isinstance(value.get("outputs"), dict)
-    ):
+    if not isinstance(value, dict) or value.get("stage") != stage or not isinstance(value.get("outputs"), dict):
         raise ArtifactError(f"{path}: expected the manifest of stage {stage}, found another file")
     if value.get("schema_version") != SCHEMA_VERSION:
         found = value.get("schema_version")
@@ -254,9 +247,7 @@ def verified(step_directory: Path, stage: str, relative: str) -> Path:
     digests = read_manifest(step_directory, stage)["outputs"]
     path = step_directory / relative
     if relative not in digests:
-        raise ArtifactError(
-            f"{path}: expected an output of stage {stage}, found none of that name in its manifest"
-        )
+        raise ArtifactError(f"{path}: expected an output of stage {stage}, found none of that name in its manifest")
     if not path.exists():
         raise ArtifactError(f"{path}: expected an output of stage {stage}, found no file")
     if sha256(path) != digests[relative]:

@@ -36,9 +36,7 @@ def measure_identity(base: Base) -> str:
     """
     files = sorted(Path(base.path).glob("*.safetensors"))
     if not files:
-        raise ArtifactError(
-            f"base.path: expected a model directory with *.safetensors, found none in {base.path}"
-        )
+        raise ArtifactError(f"base.path: expected a model directory with *.safetensors, found none in {base.path}")
     if len(files) == 1:
         return sha256(files[0])
     return hashlib.sha256("".join(f"{file.name} {sha256(file)}\n" for file in files).encode()).hexdigest()

@@ -31,9 +31,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="popu", description="PopuLoRA: co-evolving populations of LoRA adapters"
-    )
+    parser = argparse.ArgumentParser(prog="popu", description="PopuLoRA: co-evolving populations of LoRA adapters")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for stage in STAGES:
         command = _command(commands, stage, _stage, f"stage {stage} of a step (see docs/architecture.md)")
@@ -51,9 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     _command_summary(commands)
     export = _command(commands, "export", _export, "write a member as a PEFT directory")
     export.add_argument("member", help="slot (s0) or member id (s0.g1)")
-    export.add_argument(
-        "--run", type=Path, required=True, help="a run's seed directory or a checkpoint bundle"
-    )
+    export.add_argument("--run", type=Path, required=True, help="a run's seed directory or a checkpoint bundle")
     export.add_argument("--out", type=Path, required=True)
     status = _command(commands, "status", _status, "step, time left, solve rate and ratings of every run")
     status.add_argument("--results", type=Path, default=Path("results"))
@@ -121,9 +117,7 @@ def _block(arguments: argparse.Namespace) -> None:
     from popu.stages.run import run_block
 
     with _backend() as backend:
-        run_block(
-            str(arguments.run), arguments.first, arguments.last, backend, lambda text: print(text, flush=True)
-        )
+        run_block(str(arguments.run), arguments.first, arguments.last, backend, lambda text: print(text, flush=True))
 
 
 def _heldout(arguments: argparse.Namespace) -> None:
@@ -153,9 +147,7 @@ def _watch_parent() -> None:
 
 
 def _command_summary(commands) -> None:  # type: ignore[no-untyped-def]
-    summary = _command(
-        commands, "summary", _summary, "learning and dynamics of an experiment: JSON, Markdown, figure"
-    )
+    summary = _command(commands, "summary", _summary, "learning and dynamics of an experiment: JSON, Markdown, figure")
     summary.add_argument("--experiment", type=Path, required=True, help="the experiment's directory")
 
 
@@ -197,9 +189,7 @@ def _worker(arguments: argparse.Namespace) -> None:
 
 
 def _command_nano(commands) -> None:  # type: ignore[no-untyped-def]
-    nano = commands.add_parser("nano", help="make the embedded base").add_subparsers(
-        metavar="STEP", required=True
-    )
+    nano = commands.add_parser("nano", help="make the embedded base").add_subparsers(metavar="STEP", required=True)
     tokenizer = _command(nano, "tokenizer", _nano_tokenizer, "train the tokenizer on grammar rows")
     tokenizer.add_argument("--out", type=Path, required=True)
     corpus = _command(nano, "corpus", _nano_corpus, "sample and encode pretraining rows")
@@ -211,9 +201,7 @@ def _command_nano(commands) -> None:  # type: ignore[no-untyped-def]
     pretrain = _command(nano, "pretrain", _nano_pretrain, "one phase of pretraining, resumable")
     pretrain.add_argument("--tokenizer", type=Path, required=True)
     pretrain.add_argument("--corpus", type=Path, nargs="+", required=True)
-    pretrain.add_argument(
-        "--init", type=Path, help="model directory to continue from; without it a fresh model"
-    )
+    pretrain.add_argument("--init", type=Path, help="model directory to continue from; without it a fresh model")
     pretrain.add_argument("--steps", type=int, required=True)
     pretrain.add_argument("--decay", action="store_true", help="let the learning rate fall to zero")
     pretrain.add_argument("--threads", type=int, required=True)
@@ -252,12 +240,8 @@ def _nano_card(arguments: argparse.Namespace) -> None:
 
 
 def _command_base(commands) -> None:  # type: ignore[no-untyped-def]
-    base = commands.add_parser("base", help="prepare a base model").add_subparsers(
-        metavar="ACTION", required=True
-    )
-    convert = _command(
-        base, "from-gguf", _base_from_gguf, "dequantize a GGUF file into a safetensors directory"
-    )
+    base = commands.add_parser("base", help="prepare a base model").add_subparsers(metavar="ACTION", required=True)
+    convert = _command(base, "from-gguf", _base_from_gguf, "dequantize a GGUF file into a safetensors directory")
     convert.add_argument("--gguf", type=Path, required=True)
     convert.add_argument("--out", type=Path, required=True)
 

@@ -39,9 +39,7 @@ class Population(Section):
     @model_validator(mode="after")
     def _enough_students(self) -> "Population":
         if self.kind == "teams" and self.n_teachers > self.n_students:
-            raise ValueError(
-                f"n_teachers <= n_students expected, found {self.n_teachers} > {self.n_students}"
-            )
+            raise ValueError(f"n_teachers <= n_students expected, found {self.n_teachers} > {self.n_students}")
         return self
 
 
@@ -297,9 +295,7 @@ def _validate(model: type[T], data: Mapping[str, Any], prefix: str = "") -> T:
 def _explain(model: type[BaseModel], item: Any, prefix: str) -> str:
     key = prefix + ".".join(str(part) for part in item["loc"])
     if item["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(
-            str(item["loc"][-1]), _keys(model, item["loc"][:-1]), n=1, cutoff=0.0
-        )
+        near = difflib.get_close_matches(str(item["loc"][-1]), _keys(model, item["loc"][:-1]), n=1, cutoff=0.0)
         return f"{key}: unknown key; the nearest valid key is {near[0]}" if near else f"{key}: unknown key"
     return f"{key}: {item['msg']}, found {item['input']!r}"
 

@@ -7,9 +7,7 @@ import torch
 _KEYS = ("exp_avg", "exp_avg_sq", "step")
 
 
-def state_tensors(
-    optimizer: torch.optim.AdamW, names: Mapping[str, torch.nn.Parameter]
-) -> dict[str, torch.Tensor]:
+def state_tensors(optimizer: torch.optim.AdamW, names: Mapping[str, torch.nn.Parameter]) -> dict[str, torch.Tensor]:
     """`<name>.<key>` for every parameter that has taken a step; empty for a fresh optimizer."""
     return {
         f"{name}.{key}": optimizer.state[parameter][key].detach().clone().contiguous()
@@ -31,14 +29,10 @@ def load_state_tensors(
     expected = {f"{name}.{key}" for name in names for key in _KEYS}
     if set(tensors) != expected:
         odd = sorted(set(tensors) ^ expected)[0]
-        raise ValueError(
-            f"optimizer state: expected the tensors of {len(names)} parameters, {odd} does not fit"
-        )
+        raise ValueError(f"optimizer state: expected the tensors of {len(names)} parameters, {odd} does not fit")
     for name, parameter in names.items():
         state = {key: tensors[f"{name}.{key}"].clone() for key in _KEYS}
         if state["exp_avg"].shape != parameter.shape:
             found = tuple(state["exp_avg"].shape)
-            raise ValueError(
-                f"optimizer state of {name}: expected shape {tuple(parameter.shape)}, found {found}"
-            )
+            raise ValueError(f"optimizer state of {name}: expected shape {tuple(parameter.shape)}, found {found}")
         optimizer.state[parameter] = state

@@ -29,8 +29,7 @@ def trained(fresh, config):
     def build(seed: int) -> Adapter:
         generator = torch.Generator().manual_seed(1000 + seed)
         factors = {
-            module: (a, torch.randn(b.shape, generator=generator))
-            for module, (a, b) in fresh(seed).factors.items()
+            module: (a, torch.randn(b.shape, generator=generator)) for module, (a, b) in fresh(seed).factors.items()
         }
         return Adapter(config, factors)
 

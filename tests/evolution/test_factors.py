@@ -91,9 +91,7 @@ def test_recompress_is_the_best_truncation(sizes, seed, coefs):
     dense = sum(coef * (b_i @ a_i).double() for coef, a_i, b_i in terms)
     u, s, vh = torch.linalg.svd(dense, full_matrices=False)
     best = (u[:, :rank] * s[:rank] @ vh[:rank]).float()
-    error = (
-        dense.float() - delta(a, b, 1.0)
-    ).norm()  # compared by error: near ties make the subspace ambiguous
+    error = (dense.float() - delta(a, b, 1.0)).norm()  # compared by error: near ties make the subspace ambiguous
     assert error <= (dense.float() - best).norm() + 1e-4 * (1 + dense.norm())
     assert (a.norm(dim=1) > 0).all()
 

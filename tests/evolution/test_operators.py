@@ -25,9 +25,7 @@ def deltas(adapter: Adapter) -> dict[str, torch.Tensor]:
 
 
 def flat(adapter: Adapter) -> torch.Tensor:
-    return torch.cat(
-        [factor.flatten() for module in sorted(adapter.factors) for factor in adapter.factors[module]]
-    )
+    return torch.cat([factor.flatten() for module in sorted(adapter.factors) for factor in adapter.factors[module]])
 
 
 @operators
@@ -137,13 +135,8 @@ def test_linear_of_equal_deltas_in_rotated_factors(trained, config):
     child = linear_0_5([parent, rotated], rng())
     for module, dense in deltas(child).items():
         torch.testing.assert_close(dense, deltas(parent)[module], rtol=1e-4, atol=1e-4)
-        a, b = (
-            torch.stack(pair).mean(0)
-            for pair in zip(parent.factors[module], rotated.factors[module], strict=True)
-        )
-        assert (
-            delta(a, b, config.scale) - dense
-        ).norm() > 0.1 * dense.norm()  # what averaging the factors gives
+        a, b = (torch.stack(pair).mean(0) for pair in zip(parent.factors[module], rotated.factors[module], strict=True))
+        assert (delta(a, b, config.scale) - dense).norm() > 0.1 * dense.norm()  # what averaging the factors gives
 
 
 def test_linear_is_the_best_rank_r_mean_and_symmetric(trained):

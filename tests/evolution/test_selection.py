@@ -59,9 +59,7 @@ def test_child(seed):
 
 
 def test_sigma_is_capped_at_the_initial():
-    plan = plan_replacements(
-        founders(2, 2), 10, SelectionConfig(operators=("copy_parent",)), random.Random(0)
-    )
+    plan = plan_replacements(founders(2, 2), 10, SelectionConfig(operators=("copy_parent",)), random.Random(0))
     assert [r.child.sigma for r in plan] == [INITIAL_SIGMA, INITIAL_SIGMA]
 
 
@@ -109,19 +107,14 @@ def test_operators_and_parents_are_drawn_evenly():
     used = Counter(r.operator for r in births)
     assert all(used[name] / len(births) == pytest.approx(0.25, abs=0.04) for name in OPERATORS)
     parents = Counter(r.parent_slots[0] for r in births)
-    assert all(
-        parents[s] / len(births) == pytest.approx(1 / 6, abs=0.03)
-        for s in ("t1", "t2", "t3", "s1", "s2", "s3")
-    )
+    assert all(parents[s] / len(births) == pytest.approx(1 / 6, abs=0.03) for s in ("t1", "t2", "t3", "s1", "s2", "s3"))
     crossovers = [r for r in births if len(r.parent_slots) == 2]
     assert len(crossovers) / len(births) == pytest.approx(0.5, abs=0.04)
 
 
 def test_crossover_probability():
     for probability, arity in ((0.0, 1), (1.0, 2)):
-        plan = plan_replacements(
-            graded(), 10, SelectionConfig(crossover_probability=probability), random.Random(0)
-        )
+        plan = plan_replacements(graded(), 10, SelectionConfig(crossover_probability=probability), random.Random(0))
         assert [len(r.parent_slots) for r in plan] == [arity, arity]
 
 
@@ -178,9 +171,7 @@ def test_a_long_run_keeps_its_invariants():
     assert 30 <= len(seen) <= 40
 
 
-def culls_of_the_youngest(
-    config: SelectionConfig, initial_rating: bool, seeds: int = 6
-) -> tuple[float, float]:
+def culls_of_the_youngest(config: SelectionConfig, initial_rating: bool, seeds: int = 6) -> tuple[float, float]:
     """Share of culls that hit the youngest of those who could be culled, and the share expected by chance.
 
     Equal skill, 4T+4S, 200 steps, k = 10. Evolutions at which all who could be culled are of one age do not

@@ -47,7 +47,6 @@ def trained(shapes, config) -> Adapter:
     generator = torch.Generator().manual_seed(1)
     adapter = new_adapter(shapes, config, generator)
     factors = {
-        module: (a, 0.3 * torch.randn(b.shape, generator=generator))
-        for module, (a, b) in adapter.factors.items()
+        module: (a, 0.3 * torch.randn(b.shape, generator=generator)) for module, (a, b) in adapter.factors.items()
     }
     return Adapter(config, factors)

@@ -67,9 +67,7 @@ def test_peft_loads_what_is_written(tiny_llama, trained, tmp_path, rslora):
 
 
 def test_what_peft_writes_is_read(tiny_llama, trained, shapes, tmp_path):
-    peft_config = PeftLoraConfig(
-        r=4, lora_alpha=8, target_modules=list(trained.config.targets), task_type="CAUSAL_LM"
-    )
+    peft_config = PeftLoraConfig(r=4, lora_alpha=8, target_modules=list(trained.config.targets), task_type="CAUSAL_LM")
     model = get_peft_model(tiny_llama(), peft_config)
     state = {key: value for key, value in model.named_parameters() if "lora_" in key}
     for module, (a, b) in trained.factors.items():
@@ -142,9 +140,7 @@ def test_missing_file(written, name):
 @pytest.mark.parametrize("keep", [0, 5, 0.5, -1])
 def test_truncated_file(written, name, keep):
     data = (written / name).read_bytes()
-    (written / name).write_bytes(
-        data[: int(keep * len(data)) if isinstance(keep, float) else keep - (keep < 0)]
-    )
+    (written / name).write_bytes(data[: int(keep * len(data)) if isinstance(keep, float) else keep - (keep < 0)])
     with pytest.raises(ValueError, match=name):
         read_adapter(written)
 
@@ -230,9 +226,7 @@ def test_non_finite_adapter_is_not_written(trained, tmp_path):
 
 def test_rewriting_replaces_whole_files(written, shapes, config):
     other = new_adapter(shapes, config, torch.Generator().manual_seed(9))
-    shutil.copy(
-        written / WEIGHTS_FILE, written / f".{WEIGHTS_FILE}.tmp"
-    )  # what a killed writer leaves behind
+    shutil.copy(written / WEIGHTS_FILE, written / f".{WEIGHTS_FILE}.tmp")  # what a killed writer leaves behind
     write_adapter(written, other, "tiny", {})
     assert equal(read_adapter(written), other) and len(list(written.iterdir())) == 3
 

@@ -56,9 +56,7 @@ def test_no_teacher_has_first_choice():
     population = founders(4, 4)
     population = population.with_member(replace(population.by_slot("s0"), mu=60.0, sigma=1.0))
     rng = random.Random(3)
-    unlucky = Counter(
-        m.teacher_slot for _ in range(4000) for m in match(population, rng) if m.student_slot == "s0"
-    )
+    unlucky = Counter(m.teacher_slot for _ in range(4000) for m in match(population, rng) if m.student_slot == "s0")
     assert all(unlucky[f"t{i}"] / 4000 == pytest.approx(0.25, abs=0.03) for i in range(4))
 
 

@@ -28,9 +28,9 @@ def test_win_probability_against_the_formula_and_its_mirror(mu_s, sigma_s, mu_t,
     z = (mu_s - mu_t) / math.sqrt(2 * (25 / 6) ** 2 + sigma_s**2 + sigma_t**2)
     assert p == pytest.approx((1 + math.erf(z / math.sqrt(2))) / 2, abs=1e-12)
     assert p == pytest.approx(trueskill.TrueSkill().cdf(z), abs=1e-6)
-    assert p + win_probability(
-        replace(student, mu=mu_t, sigma=sigma_t), replace(teacher, mu=mu_s, sigma=sigma_s)
-    ) == (pytest.approx(1))
+    assert p + win_probability(replace(student, mu=mu_t, sigma=sigma_t), replace(teacher, mu=mu_s, sigma=sigma_s)) == (
+        pytest.approx(1)
+    )
 
 
 @pytest.mark.parametrize(

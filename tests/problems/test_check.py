@@ -72,19 +72,14 @@ def test_proposals(executor: Executor, program: str, given: str, status: Status)
 
 
 def test_a_valid_proposal_holds_canonical_text(executor: Executor) -> None:
-    checked = _validate(
-        executor, "def f(x, k):\n    return [x, k]", "{'b': 1, 'a': {2,1}} , k = 0x10", "code_i"
-    )
+    checked = _validate(executor, "def f(x, k):\n    return [x, k]", "{'b': 1, 'a': {2,1}} , k = 0x10", "code_i")
     assert checked.inputs == ("{'a': {1, 2}, 'b': 1}, k=16",)
     assert checked.outputs == ("[{'a': {1, 2}, 'b': 1}, 16]",)
     assert checked.message == ""
 
 
 def test_the_input_that_runs_is_the_canonical_one(executor: Executor) -> None:
-    spelt = [
-        _validate(executor, "def f(x):\n    return list(x)", text)
-        for text in ("{2: 0, 1: 0}", "{1: 0, 2: 0}")
-    ]
+    spelt = [_validate(executor, "def f(x):\n    return list(x)", text) for text in ("{2: 0, 1: 0}", "{1: 0, 2: 0}")]
     assert spelt[0] == spelt[1]
     assert spelt[0].outputs == ("[1, 2]",)
 
@@ -99,9 +94,7 @@ def test_truncated_and_malformed_proposals(executor: Executor) -> None:
 SQUARE = "def f(x):\n    # square it\n    return x * x + 1"
 
 
-def _induction(
-    executor: Executor, inputs: list[str], message: str = "A square.", program: str = SQUARE
-) -> Validated:
+def _induction(executor: Executor, inputs: list[str], message: str = "A square.", program: str = SQUARE) -> Validated:
     completion = "".join(_block("input", text) for text in inputs) + _block("message", message)
     return validate([Proposal("code_f", completion, program, truncated=False)], executor)[0]
 

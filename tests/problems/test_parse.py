@@ -88,9 +88,7 @@ def test_answers() -> None:
     assert parse_answer("code_o", "Assistant: `Assistant:`\n```output\n1\n```") == "1"
 
 
-@pytest.mark.parametrize(
-    "text", ["", "5", "```output\n5", "```output\n5\n```\n```output\n5\n```", "```input\n5\n```"]
-)
+@pytest.mark.parametrize("text", ["", "5", "```output\n5", "```output\n5\n```\n```output\n5\n```", "```input\n5\n```"])
 def test_bad_answers(text: str) -> None:
     with pytest.raises(BadFormat):
         parse_answer("code_o", text)

@@ -14,10 +14,8 @@ ACCEPTED = {
     "class": "class A:\n    def __init__(self, x):\n        super().__init__()\n        self.x = x\n"
     "    def __len__(self):\n        return 1\n    def f(self):\n        return self.x\n"
     "def f(x):\n    return A(x).f()",
-    "dataclass": "from dataclasses import dataclass\n@dataclass\nclass A:\n    x: int\n"
-    "def f(x):\n    return A(x).x",
-    "imports": "import math, collections.abc\nfrom collections import Counter as C\n"
-    "def f(x):\n    return math.pi",
+    "dataclass": "from dataclasses import dataclass\n@dataclass\nclass A:\n    x: int\ndef f(x):\n    return A(x).x",
+    "imports": "import math, collections.abc\nfrom collections import Counter as C\ndef f(x):\n    return math.pi",
     "inner import": "def f(x):\n    import re\n    return re.sub('a', 'b', x)",
     "a banned word in a name": "def read_input(x):\n    return x\ndef f(x):\n    return read_input(x)",
     "a parameter called input": "def f(input, id=0):\n    return input + id",

@@ -141,9 +141,7 @@ def test_text_is_refused_with_a_reason(text: str) -> None:
     assert refusal.value.reason
 
 
-@pytest.mark.parametrize(
-    "text", ["[" * 100_000, "[" * 60_000, "-" * 60_000 + "1", "(" * 200 + ")" * 200, "{1:" * 900]
-)
+@pytest.mark.parametrize("text", ["[" * 100_000, "[" * 60_000, "-" * 60_000 + "1", "(" * 200 + ")" * 200, "{1:" * 900])
 def test_deep_or_huge_text_is_refused_before_parsing(text: str) -> None:
     with pytest.raises(ValueRejected):
         parse_value(text)
@@ -360,9 +358,7 @@ def _random_value(rng: random.Random, depth: int) -> object:
     if kind == 3:
         return complex(rng.choice(floats), rng.choice(floats))
     if kind == 4:
-        return "".join(
-            chr(rng.choice([39, 34, 92, 10, rng.randrange(128), rng.randrange(0x110000)])) for _ in "abc"
-        )
+        return "".join(chr(rng.choice([39, 34, 92, 10, rng.randrange(128), rng.randrange(0x110000)])) for _ in "abc")
     if kind == 5:
         return rng.randbytes(3)
     items = [_random_value(rng, depth - 1) for _ in range(rng.randrange(4))]

@@ -35,9 +35,7 @@ def test_equals_the_definition(data):
     assert found.dtype == torch.float32 and found.shape == (len(data),)
     torch.testing.assert_close(found, torch.tensor(readable(rewards, groups, blocks)), rtol=1e-5, atol=1e-6)
     together = advantages(torch.tensor(rewards), ids)
-    torch.testing.assert_close(
-        together, torch.tensor(readable(rewards, groups, [0] * len(data))), rtol=1e-5, atol=1e-6
-    )
+    torch.testing.assert_close(together, torch.tensor(readable(rewards, groups, [0] * len(data))), rtol=1e-5, atol=1e-6)
 
 
 @settings(deadline=None)
@@ -80,9 +78,7 @@ def test_empty():
 
 def test_errors():
     two = torch.zeros(2, dtype=torch.long)
-    with pytest.raises(
-        ValueError, match=r"groups: expected integers of shape \(3,\), found torch.int64 \(2,\)"
-    ):
+    with pytest.raises(ValueError, match=r"groups: expected integers of shape \(3,\), found torch.int64 \(2,\)"):
         advantages(torch.zeros(3), two)
     with pytest.raises(ValueError, match="groups: expected integers"):
         advantages(torch.zeros(2), torch.zeros(2))

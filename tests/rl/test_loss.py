@@ -21,9 +21,7 @@ def batch(seed: int, lengths: list[int], drift: float) -> tuple[list, list, list
 
 
 def flat_loss(logits, ids, old, advantage, n_tokens_total):
-    logp = torch.cat(
-        [token_log_probs(rows[None], tokens[None])[0] for rows, tokens in zip(logits, ids, strict=True)]
-    )
+    logp = torch.cat([token_log_probs(rows[None], tokens[None])[0] for rows, tokens in zip(logits, ids, strict=True)])
     repeated = torch.cat([torch.full((len(t),), a) for t, a in zip(ids, advantage, strict=True)])
     return policy_loss(logp, torch.cat(old), repeated, n_tokens_total)
 
@@ -44,9 +42,7 @@ def test_equals_the_reference(seed, lengths, drift):
     if slow.requires_grad:
         slow_grads = torch.autograd.grad(slow, logits, allow_unused=True)
         for one, two in zip(fast_grads, slow_grads, strict=True):
-            torch.testing.assert_close(
-                one, torch.zeros_like(one) if two is None else two, rtol=1e-3, atol=1e-5
-            )
+            torch.testing.assert_close(one, torch.zeros_like(one) if two is None else two, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("cuts", [[1], [2, 3], [1, 2, 3, 4], [0, 5]])
@@ -70,9 +66,7 @@ def test_micro_batches_add_up(cuts):
 
 def test_first_update_is_plain_reinforce():
     logits, ids, _, advantage = batch(2, [4, 2], 0.0)
-    logp = torch.cat(
-        [token_log_probs(rows[None], tokens[None])[0] for rows, tokens in zip(logits, ids, strict=True)]
-    )
+    logp = torch.cat([token_log_probs(rows[None], tokens[None])[0] for rows, tokens in zip(logits, ids, strict=True)])
     repeated = torch.tensor([advantage[0]] * 4 + [advantage[1]] * 2)
     stats = policy_loss(logp, logp.detach(), repeated, 6)
     grads = torch.autograd.grad(stats.loss, logits, retain_graph=True)

@@ -25,9 +25,7 @@ def test_invalid_proposal(status, rho):
     assert teacher_reward(status, rho) == -1.0
 
 
-@pytest.mark.parametrize(
-    ("rho", "reward"), [(0.0, 0.0), (0.125, 0.875), (0.5, 0.5), (1.0, 0.0), (None, None)]
-)
+@pytest.mark.parametrize(("rho", "reward"), [(0.0, 0.0), (0.125, 0.875), (0.5, 0.5), (1.0, 0.0), (None, None)])
 def test_valid_proposal(rho, reward):
     assert teacher_reward("ok", rho) == reward
 

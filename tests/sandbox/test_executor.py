@@ -25,10 +25,7 @@ def _f(*lines: str) -> str:
 
 
 # An escape through object internals, which the static check denies: this stage must survive it all the same.
-_OS = (
-    "os = [c.__init__.__globals__ for c in ().__class__.__base__.__subclasses__() "
-    "if c.__name__ == '_wrap_close'][0]"
-)
+_OS = "os = [c.__init__.__globals__ for c in ().__class__.__base__.__subclasses__() if c.__name__ == '_wrap_close'][0]"
 
 VALUES = [
     ("def f(x): return x + 1", "1", "2"),
@@ -63,9 +60,7 @@ VALUES = [
 
 @pytest.mark.parametrize(("program", "given", "expected"), VALUES)
 @pytest.mark.parametrize("check_determinism", [False, True])
-def test_values(
-    executor: Executor, program: str, given: str, expected: str | None, check_determinism: bool
-) -> None:
+def test_values(executor: Executor, program: str, given: str, expected: str | None, check_determinism: bool) -> None:
     outcome = executor.run([Job(program, (given,), check_determinism)])[0]
     assert (outcome.status, outcome.reason) == (Status.OK, "")
     assert outcome.outputs[0] == expected or expected is None
@@ -170,8 +165,7 @@ def test_nested_parentheses_and_a_large_program_end(executor: Executor) -> None:
 NONDETERMINISTIC = [
     "n = [0]\n" + _f("n[0] += 1", "return n[0]"),
     "def f(x, acc=[]):\n    acc.append(x)\n    return acc",
-    "def make(n):\n    def g(x):\n        nonlocal n\n        n += 1\n        return n\n"
-    "    return g\nf = make(0)",
+    "def make(n):\n    def g(x):\n        nonlocal n\n        n += 1\n        return n\n    return g\nf = make(0)",
     _f("return list(set('abcdefgh'))"),
     _f("return list({c: 1 for c in 'abc'} | dict.fromkeys(set('defghijk')))"),
     _f("return str(object())"),

@@ -68,9 +68,7 @@ class _Sequence:
 class Decoder:
     """Decodes on a base with :class:`MultiLora` hooks; `check` is called before every token and may raise."""
 
-    def __init__(
-        self, model: PreTrainedModel, lora: MultiLora, eos_ids: Sequence[int], max_batch_rows: int
-    ) -> None:
+    def __init__(self, model: PreTrainedModel, lora: MultiLora, eos_ids: Sequence[int], max_batch_rows: int) -> None:
         self.model, self.lora, self.eos_ids, self.max_batch_rows = (
             model,
             lora,
@@ -102,9 +100,7 @@ class Decoder:
         prompts = [requests[i] for i in batch]
         cache, mask, logits = self._prefill(prompts, adapters, check)
         sequences = [
-            _Sequence(i, requests[i].adapter, _uniforms(requests[i], k))
-            for i in batch
-            for k in range(requests[i].n)
+            _Sequence(i, requests[i].adapter, _uniforms(requests[i], k)) for i in batch for k in range(requests[i].n)
         ]
         rows = torch.tensor([row for row, request in enumerate(prompts) for _ in range(request.n)])
         for layer in cache.layers:
@@ -130,9 +126,7 @@ class Decoder:
                 live = [live[row] for row in keep]
             mask = torch.cat([mask, mask.new_ones(len(live), 1)], 1)
             segments = _segments([sequences[i].adapter for i in live], adapters)
-            logits = self._forward(
-                tokens[:, None], mask[:, None, None, :], positions[:, None], cache, segments
-            )
+            logits = self._forward(tokens[:, None], mask[:, None, None, :], positions[:, None], cache, segments)
             positions = positions + 1
         return sequences
 
@@ -178,9 +172,7 @@ class Decoder:
         self, logits: torch.Tensor, live: Sequence[_Sequence], temperatures: torch.Tensor, step: int
     ) -> torch.Tensor:
         """Next tokens (n,) by inverting the distribution at each sequence's own uniform; records log-probs."""
-        uniforms = torch.tensor(
-            [sequence.uniforms[step] if not sequence.finish_reason else 0.5 for sequence in live]
-        )
+        uniforms = torch.tensor([sequence.uniforms[step] if not sequence.finish_reason else 0.5 for sequence in live])
         tokens, log_probs = sample_tokens(logits, temperatures, uniforms)
         for sequence, log_prob in zip(live, log_probs.tolist(), strict=True):
             if not sequence.finish_reason:
@@ -236,9 +228,7 @@ def _segments(names: Sequence[str | None], adapters: Mapping[str, Adapter]) -> l
 def _uniforms(request: Request, k: int) -> np.ndarray:
     """One uniform in [0, 1) a token of completion `k`, a function of seed, request id, k and token index alone."""
     digest = hashlib.sha256(f"{request.seed}/{request.request_id}/{k}".encode()).digest()
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "big"))).random(
-        request.max_new_tokens
-    )
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "big"))).random(request.max_new_tokens)
 
 
 def _advance(sequence: _Sequence, token: int, eos_ids: frozenset[int], budget: int) -> None:

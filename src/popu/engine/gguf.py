@@ -21,13 +21,9 @@ def convert(gguf: Path, out: Path) -> str:
         model = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
         tokenizer = AutoTokenizer.from_pretrained(**source)
     except (OSError, ValueError, KeyError, ImportError) as error:
-        raise ArtifactError(
-            f"{gguf}: expected a GGUF file that transformers can read, found: {error}"
-        ) from error
+        raise ArtifactError(f"{gguf}: expected a GGUF file that transformers can read, found: {error}") from error
     if hasattr(model.config, "quantization_config"):
-        del (
-            model.config.quantization_config
-        )  # the saved weights are plain; a reader must not dequantize again
+        del model.config.quantization_config  # the saved weights are plain; a reader must not dequantize again
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
     digest = sha256(out / "model.safetensors")

@@ -39,9 +39,7 @@ class MultiLora:
                 module.register_forward_hook(self._hook(name))
         missing = [target for target in targets if not any(name.endswith(target) for name in self.shapes)]
         if missing:
-            raise ValueError(
-                f"lora.targets: expected names of linear layers of the base, found {missing[0]!r}"
-            )
+            raise ValueError(f"lora.targets: expected names of linear layers of the base, found {missing[0]!r}")
 
     @contextmanager
     def segments(self, segments: Sequence[Segment]) -> Iterator[None]:
@@ -53,9 +51,7 @@ class MultiLora:
             self._active = ()
 
     def _hook(self, name: str):  # type: ignore[no-untyped-def]
-        def add_lora(
-            _module: nn.Module, args: tuple[torch.Tensor, ...], output: torch.Tensor
-        ) -> torch.Tensor | None:
+        def add_lora(_module: nn.Module, args: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor | None:
             if not self._active:
                 return None
             return _add_segments(args[0], output, name, self._active)
@@ -63,9 +59,7 @@ class MultiLora:
         return add_lora
 
 
-def _add_segments(
-    x: torch.Tensor, output: torch.Tensor, name: str, segments: Sequence[Segment]
-) -> torch.Tensor:
+def _add_segments(x: torch.Tensor, output: torch.Tensor, name: str, segments: Sequence[Segment]) -> torch.Tensor:
     """`output` (n, t, d_out) plus each segment's product from `x` (n, t, d_in)."""
     if sum(segment.n_rows for segment in segments) != x.shape[0]:
         raise ValueError(f"segments: expected {x.shape[0]} rows, found {sum(s.n_rows for s in segments)}")

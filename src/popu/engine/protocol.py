@@ -39,8 +39,6 @@ class Completion:
 class Engine(Protocol):
     """Generates with any number of adapters over one frozen base in one call."""
 
-    def generate(
-        self, requests: Sequence[Request], adapters: Mapping[str, Adapter]
-    ) -> list[tuple[Completion, ...]]:
+    def generate(self, requests: Sequence[Request], adapters: Mapping[str, Adapter]) -> list[tuple[Completion, ...]]:
         """The completions of every request, `n` each, in order."""
         ...

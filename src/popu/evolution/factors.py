@@ -32,9 +32,7 @@ def thin_svd(a: Tensor, b: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor
         ValueError: the factors do not share r.
     """
     if a.dim() != 2 or b.dim() != 2 or a.shape[0] != b.shape[1]:
-        raise ValueError(
-            f"a, b: expected (r, d_in) and (d_out, r), found {tuple(a.shape)} and {tuple(b.shape)}"
-        )
+        raise ValueError(f"a, b: expected (r, d_in) and (d_out, r), found {tuple(a.shape)} and {tuple(b.shape)}")
     rank = a.shape[0]
     q_out, r_out = torch.linalg.qr(b.float())
     q_in, r_in = torch.linalg.qr(a.float().T)
@@ -45,9 +43,7 @@ def thin_svd(a: Tensor, b: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor
     return left, torch.nn.functional.pad(s.float(), (0, missing)), right
 
 
-def from_svd(
-    u: Tensor, s: Tensor, vh: Tensor, scale: float, rank: int, keep_a: Tensor
-) -> tuple[Tensor, Tensor]:
+def from_svd(u: Tensor, s: Tensor, vh: Tensor, scale: float, rank: int, keep_a: Tensor) -> tuple[Tensor, Tensor]:
     """Balanced factors A (rank, d_in), B (d_out, rank) of the leading `rank` components of U diag(S) Vh.
 
     Component i becomes row i of A and column i of B with equal norms sqrt(S_i / scale). A dead component (S_i
@@ -75,9 +71,7 @@ def from_svd(
     return a, b
 
 
-def recompress(
-    terms: Sequence[tuple[float, Tensor, Tensor]], rank: int, keep_a: Tensor
-) -> tuple[Tensor, Tensor]:
+def recompress(terms: Sequence[tuple[float, Tensor, Tensor]], rank: int, keep_a: Tensor) -> tuple[Tensor, Tensor]:
     """Balanced factors of the best rank-`rank` approximation of sum_i coef_i B_i A_i (Eckart-Young).
 
     Exact when the sum has rank <= `rank`. A scale common to all terms factors out, so none is needed.

@@ -18,9 +18,7 @@ def copy_parent(parents: Sequence[Adapter], generator: torch.Generator) -> Adapt
     return Adapter(parent.config, factors)
 
 
-def full_gaussian(
-    parents: Sequence[Adapter], generator: torch.Generator, eps: float = FULL_GAUSSIAN_EPS
-) -> Adapter:
+def full_gaussian(parents: Sequence[Adapter], generator: torch.Generator, eps: float = FULL_GAUSSIAN_EPS) -> Adapter:
     """Add eps std(W) N(0, 1) to both factors W of every module, drawn in the sorted order of the module
     paths.
 

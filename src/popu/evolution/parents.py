@@ -23,9 +23,7 @@ def check_parents(parents: Sequence[Adapter], arity: int) -> tuple[Adapter, ...]
         for module in sorted(first.factors):
             expected, found = (tuple(tuple(f.shape) for f in p.factors[module]) for p in (first, other))
             if expected != found:
-                raise ValueError(
-                    f"module {module}: expected factor shapes {expected} of A and B, found {found}"
-                )
+                raise ValueError(f"module {module}: expected factor shapes {expected} of A and B, found {found}")
         for field in fields(LoraConfig):
             wanted, found_value = getattr(first.config, field.name), getattr(other.config, field.name)
             if wanted != found_value:

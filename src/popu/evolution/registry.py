@@ -41,9 +41,7 @@ def _table(*operators: Operator) -> dict[str, Operator]:
 OPERATORS: dict[str, Operator] = _table(
     Operator("full_gaussian", 1, full_gaussian, MappingProxyType({"eps": FULL_GAUSSIAN_EPS}), PAPER),
     Operator("layer_wise", 2, layer_wise, MappingProxyType({}), PAPER),
-    Operator(
-        "copy_parent", 1, copy_parent, MappingProxyType({}), "control (exploit step of arXiv 1711.09846)"
-    ),
+    Operator("copy_parent", 1, copy_parent, MappingProxyType({}), "control (exploit step of arXiv 1711.09846)"),
     Operator("linear_0_5", 2, linear_0_5, MappingProxyType({"weight": 0.5}), "control (mean of dW)"),
 )
 
@@ -52,7 +50,5 @@ def get_operator(name: str) -> Operator:
     """The operator of that name. Raises ValueError naming the nearest valid name."""
     if name not in OPERATORS:
         nearest = get_close_matches(name, sorted(OPERATORS), 1, 0.0)[0]
-        raise ValueError(
-            f"operator: expected one of {sorted(OPERATORS)}, found {name!r}; did you mean {nearest!r}?"
-        )
+        raise ValueError(f"operator: expected one of {sorted(OPERATORS)}, found {name!r}; did you mean {nearest!r}?")
     return OPERATORS[name]

@@ -53,17 +53,13 @@ class SelectionConfig:
         if not (math.isfinite(self.sigma_inflation) and self.sigma_inflation >= 1.0):
             raise ValueError(f"sigma_inflation: expected >= 1, found {self.sigma_inflation!r}")
         if not 0.0 <= self.crossover_probability <= 1.0:
-            raise ValueError(
-                f"crossover_probability: expected in [0, 1], found {self.crossover_probability!r}"
-            )
+            raise ValueError(f"crossover_probability: expected in [0, 1], found {self.crossover_probability!r}")
         if not self.operators or len(set(self.operators)) != len(self.operators):
             raise ValueError(f"operators: expected distinct names, at least one, found {self.operators!r}")
         for name in self.operators:
             get_operator(name)
         if len(set(self.roles)) != len(self.roles) or not set(self.roles) <= {"teacher", "student"}:
-            raise ValueError(
-                f"roles: expected some of ('teacher', 'student'), each once, found {self.roles!r}"
-            )
+            raise ValueError(f"roles: expected some of ('teacher', 'student'), each once, found {self.roles!r}")
 
 
 @dataclass(frozen=True)

@@ -55,11 +55,7 @@ def measure_level(source: str) -> int:
         return 10
     if any(_contains(loop, _LOOPS) for loop in nodes if isinstance(loop, _LOOPS)):
         return 9
-    if any(
-        _contains(node, _BRANCHES)
-        for node in nodes
-        if isinstance(node, (*_LOOPS, ast.If)) and not _is_elif(node)
-    ):
+    if any(_contains(node, _BRANCHES) for node in nodes if isinstance(node, (*_LOOPS, ast.If)) and not _is_elif(node)):
         return 8
     if helpers:
         return 7
@@ -69,9 +65,7 @@ def measure_level(source: str) -> int:
         return 5
     if _uses(nodes, (ast.List, *_COMPREHENSIONS), _LIST_METHODS, _LIST_FUNCTIONS):
         return 4
-    if _uses(
-        nodes, (ast.JoinedStr, ast.Slice, ast.Subscript), _STRING_METHODS, {"len", "str"}
-    ) or _has_string(nodes):
+    if _uses(nodes, (ast.JoinedStr, ast.Slice, ast.Subscript), _STRING_METHODS, {"len", "str"}) or _has_string(nodes):
         return 3
     if any(isinstance(node, _BRANCHES) for node in nodes):
         return 2
@@ -105,9 +99,7 @@ def _uses(nodes: list[ast.AST], kinds: tuple[type, ...], methods: set[str], func
 
 def _stores_string_key(nodes: list[ast.AST]) -> bool:
     return any(
-        isinstance(node, ast.Subscript)
-        and isinstance(node.slice, ast.Constant)
-        and isinstance(node.slice.value, str)
+        isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
         for node in nodes
     )
 

@@ -93,9 +93,7 @@ def _condition(rng: random.Random, names: list[str]) -> str:
     if rng.random() < 0.3:
         return f"{name} % {rng.randint(2, 4)} == 0"
     right = rng.choice(names) if len(names) > 1 and rng.random() < 0.3 else str(rng.randint(1, 12))
-    return (
-        f"{name} {rng.choice(('<', '>', '>=', '<=', '=='))} {right if right != name else rng.randint(1, 9)}"
-    )
+    return f"{name} {rng.choice(('<', '>', '>=', '<=', '=='))} {right if right != name else rng.randint(1, 9)}"
 
 
 def _str_expr(rng: random.Random, name: str, depth: int) -> str:
@@ -219,9 +217,7 @@ def _list(rng: random.Random) -> Built:
 
 def _accumulate(rng: random.Random, names: list[str], indent: str = "") -> str:
     """One statement that changes the accumulator `r` by the loop variable `i`."""
-    change = rng.choice(
-        ("i", f"i * {rng.randint(2, 3)}", f"i + {rng.randint(1, 5)}", str(rng.randint(1, 5)), *names)
-    )
+    change = rng.choice(("i", f"i * {rng.randint(2, 3)}", f"i + {rng.randint(1, 5)}", str(rng.randint(1, 5)), *names))
     return f"{indent}r {rng.choice(('+=', '+=', '-='))} {change}"
 
 
@@ -238,9 +234,7 @@ def _loop(rng: random.Random) -> Built:
     if rng.random() < 0.2:
         name = _pick_name("str", rng)
         letter = rng.choice(LETTERS)
-        change = rng.choice(
-            (f"r = i + r + '{letter}'", f"r = r + i + '{letter}'", "r = i + r", "r = r + i * 2")
-        )
+        change = rng.choice((f"r = i + r + '{letter}'", f"r = r + i + '{letter}'", "r = i + r", "r = r + i * 2"))
         body = [f"r = '{rng.choice(('', letter))}'", f"for i in {name}:", f"    {change}", "return r"]
         return _function("f", [name], body), ("str",)
     header, name, kind = _loop_header(rng)
@@ -283,9 +277,7 @@ def _dict_to_int(rng: random.Random, name: str) -> str:
 
 
 def _dict_to_list(rng: random.Random, name: str) -> str:
-    return rng.choice(
-        (f"sorted({name})", f"sorted({name}.values())", f"sorted({name}.keys())[:{rng.randint(1, 2)}]")
-    )
+    return rng.choice((f"sorted({name})", f"sorted({name}.values())", f"sorted({name}.keys())[:{rng.randint(1, 2)}]"))
 
 
 def _helper(rng: random.Random) -> Built:
@@ -314,12 +306,8 @@ def _nested(rng: random.Random) -> Built:
 
 def _double_loop(rng: random.Random) -> Built:
     header, name, kind = _loop_header(rng)
-    inner = rng.choice(
-        (f"for j in range({rng.randint(2, 3)}):", "for j in range(i % 3):", "for j in range(2):")
-    )
-    change = rng.choice(
-        ("r += i", "r += j", "r += i + j", "r += i * j", f"r += {rng.randint(1, 4)}", "r -= j")
-    )
+    inner = rng.choice((f"for j in range({rng.randint(2, 3)}):", "for j in range(i % 3):", "for j in range(2):"))
+    change = rng.choice(("r += i", "r += j", "r += i + j", "r += i * j", f"r += {rng.randint(1, 4)}", "r -= j"))
     body = [f"r = {rng.randint(0, 9)}", header, f"    {inner}", f"        {change}", "return r"]
     return _function("f", [name], body), (kind,)
 
@@ -342,9 +330,7 @@ def _helper_with_control(rng: random.Random) -> Built:
         main = _function("f", [name], [f"return [g(i) for i in {name}]"])
         return f"{helper}\n{main}", ("list",)
     name = _pick_name("int", rng)
-    tail = rng.choice(
-        (f"g({name}) + {rng.randint(1, 9)}", f"g({name}) + g({rng.randint(1, 9)})", f"g(g({name}))")
-    )
+    tail = rng.choice((f"g({name}) + {rng.randint(1, 9)}", f"g({name}) + g({rng.randint(1, 9)})", f"g(g({name}))"))
     return f"{helper}\n{_function('f', [name], [f'return {tail}'])}", ("int",)
 
 

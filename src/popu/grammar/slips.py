@@ -33,7 +33,7 @@ def slip_program(source: str, rng: random.Random) -> str:
     """The program with one number or operator changed, or one line of a longer body dropped."""
     numbers = list(re.finditer(r"(?<![\w'])\d+(?![\w'])", source))
     operators = list(re.finditer(r" ([-+*<>]) ", source))
-    choices = [match for match in numbers + operators]
+    choices = list(numbers + operators)
     if not choices:
         return source.replace("return ", "return 1 + ", 1) if rng.random() < 0.5 else source + " * 2"
     match = rng.choice(choices)

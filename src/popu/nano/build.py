@@ -82,9 +82,7 @@ def write_base(model: Path, clean: Path, slip_share: float, out: Path) -> None:
 
 def card_scores(model: Path) -> dict[str, Any]:
     """Held-out accuracy by type and level at temperature 1 and greedy, and what its own proposals are like."""
-    settings = Run(
-        arm="card", seed=0, training=Training(), base=Base(path=str(model)), base_sha256="", engine=Engine()
-    )
+    settings = Run(arm="card", seed=0, training=Training(), base=Base(path=str(model)), base_sha256="", engine=Engine())
     engine = TransformersEngine(settings.base, settings.engine, settings.training.lora.targets)
     tasks = heldout_suite(CARD_TASKS_PER_LEVEL, seed=1)
     with Executor() as executor:

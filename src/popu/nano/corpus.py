@@ -53,16 +53,12 @@ def _solver_row(example: Example, problem_type: ProblemType, slip_share: float, 
         for i, problem in enumerate(problems)
     ]
     prefix = texts[0] if problem_type == "code_f" else _through_program(texts[0], example.source)
-    return Row(
-        prefix, tuple((text[len(prefix) :], answer) for text, answer in zip(texts, answers, strict=True))
-    )
+    return Row(prefix, tuple((text[len(prefix) :], answer) for text, answer in zip(texts, answers, strict=True)))
 
 
 def _slipped_answer(example: Example, problem: Problem, i: int, rng: random.Random) -> str:
     if problem.problem_type == "code_o":
-        wrong = Problem(
-            "code_o", problem.program, problem.inputs, (canonical(slip_value(example.outputs[i], rng)),)
-        )
+        wrong = Problem("code_o", problem.program, problem.inputs, (canonical(slip_value(example.outputs[i], rng)),))
     elif problem.problem_type == "code_i":
         wrong_input = canonical_arguments(Arguments(slip_arguments(example.inputs[i], rng), {}))
         wrong = Problem("code_i", problem.program, (wrong_input,), problem.outputs)

@@ -26,17 +26,17 @@ from popu.seeds import derive_rng, derive_seed
 
 GIVEN_WEIGHT = 0.1  # loss weight of tokens that the model only reads in self-play
 
-ARCHITECTURE = dict(
-    hidden_size=128,
-    intermediate_size=384,
-    num_hidden_layers=5,
-    num_attention_heads=4,
-    num_key_value_heads=4,
-    head_dim=32,
-    max_position_embeddings=1024,
-    tie_word_embeddings=True,
-    rope_theta=10_000.0,
-)
+ARCHITECTURE = {
+    "hidden_size": 128,
+    "intermediate_size": 384,
+    "num_hidden_layers": 5,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "head_dim": 32,
+    "max_position_embeddings": 1024,
+    "tie_word_embeddings": True,
+    "rope_theta": 10_000.0,
+}
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,7 @@ ENCODED = pa.schema(
 
 def encode_rows(rows: Sequence[Row], tokenizer: PreTrainedTokenizerFast) -> pa.Table:
     """Rows as token ids; every completion ends with EOS."""
-    texts = [
-        text for row in rows for text in (row.prefix, *(part for branch in row.branches for part in branch))
-    ]
+    texts = [text for row in rows for text in (row.prefix, *(part for branch in row.branches for part in branch))]
     encoded = iter(tokenizer(texts, add_special_tokens=False)["input_ids"])
     columns: dict[str, list] = {"prefix": [], "given": [], "completion": []}
     for row in rows:
@@ -202,10 +200,6 @@ def _resume(model, optimizer, names, directory: Path) -> int:  # type: ignore[no
     with torch.no_grad():
         for name, parameter in names.items():
             parameter.copy_(tensors[f"model.{name}"])
-    state = {
-        key.removeprefix("optimizer."): value
-        for key, value in tensors.items()
-        if key.startswith("optimizer.")
-    }
+    state = {key.removeprefix("optimizer."): value for key, value in tensors.items() if key.startswith("optimizer.")}
     load_state_tensors(optimizer, names, state)
     return step

@@ -36,9 +36,7 @@ def own_proposals(engine: TransformersEngine, executor: Executor, settings: Run)
         for (t, program, _), c in zip(drawn, completions, strict=True)
     ]
     results = validate(proposals, executor)
-    valid = [
-        (t, result) for (t, *_), result in zip(drawn, results, strict=True) if result.status is Status.OK
-    ]
+    valid = [(t, result) for (t, *_), result in zip(drawn, results, strict=True) if result.status is Status.OK]
     rhos = _rhos(engine, executor, settings, [_problem(t, result) for t, result in valid])
     written = [result.program for t, result in valid if t != "code_f"]
     levels_written = [measure_level(program) for program in written]
@@ -52,13 +50,9 @@ def own_proposals(engine: TransformersEngine, executor: Executor, settings: Run)
     }
 
 
-def _rhos(
-    engine: TransformersEngine, executor: Executor, settings: Run, problems: list[Problem]
-) -> list[float]:
+def _rhos(engine: TransformersEngine, executor: Executor, settings: Run, problems: list[Problem]) -> list[float]:
     requests = [
-        _request(
-            settings, f"s/{i}", engine.encode(solver_prompt(problem, settings.base.prompt_style)), N_ROLLOUTS
-        )
+        _request(settings, f"s/{i}", engine.encode(solver_prompt(problem, settings.base.prompt_style)), N_ROLLOUTS)
         for i, problem in enumerate(problems)
     ]
     groups = engine.generate(requests, {})

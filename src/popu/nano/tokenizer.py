@@ -10,7 +10,42 @@ EOS = "<eos>"
 PAD = "<pad>"
 FENCES = ("```python\n", "```input\n", "```output\n", "```message\n", "\n```\n")
 
-_WORDS = ["deduce", "abduce", "induce", "propose", "len", "max", "min", "abs", "sum", "sorted", "range", "upper", "lower", "replace", "count", "find", "get", "keys", "values", "items", "update", "append", "add", "subtract", "multiply", "divide", "mod", "negate", "loop", "map", "slice", "dict", "list", "constant"]
+_WORDS = [
+    "deduce",
+    "abduce",
+    "induce",
+    "propose",
+    "len",
+    "max",
+    "min",
+    "abs",
+    "sum",
+    "sorted",
+    "range",
+    "upper",
+    "lower",
+    "replace",
+    "count",
+    "find",
+    "get",
+    "keys",
+    "values",
+    "items",
+    "update",
+    "append",
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "mod",
+    "negate",
+    "loop",
+    "map",
+    "slice",
+    "dict",
+    "list",
+    "constant",
+]
 # Keywords and operators take their spaces along, so that names and digits stay bare. Words outside the list are split
 # into letters: a model that has to reverse 'abc' must see its letters.
 _PIECES = (

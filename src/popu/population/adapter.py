@@ -106,9 +106,7 @@ def _check_targets(modules: tuple[str, ...], targets: tuple[str, ...]) -> None:
 
 def _check_factor(name: str, factor: Tensor, shape: tuple[int | None, int | None]) -> None:
     expected = "(" + ", ".join("any" if size is None else str(size) for size in shape) + ")"
-    fits = factor.dim() == 2 and all(
-        want in (None, size) for want, size in zip(shape, factor.shape, strict=True)
-    )
+    fits = factor.dim() == 2 and all(want in (None, size) for want, size in zip(shape, factor.shape, strict=True))
     if not fits or min(factor.shape) < 1:
         raise ValueError(f"{name}: expected shape {expected}, found {tuple(factor.shape)}")
     if factor.dtype != torch.float32:
@@ -120,9 +118,7 @@ def kaiming_a(rank: int, d_in: int, generator: torch.Generator) -> Tensor:
     return torch.nn.init.kaiming_uniform_(torch.empty(rank, d_in), a=math.sqrt(5), generator=generator)
 
 
-def new_adapter(
-    shapes: Mapping[str, tuple[int, int]], config: LoraConfig, generator: torch.Generator
-) -> Adapter:
+def new_adapter(shapes: Mapping[str, tuple[int, int]], config: LoraConfig, generator: torch.Generator) -> Adapter:
     """A fresh adapter with dW = 0: A Kaiming uniform, B zero, drawn in the sorted order of the module paths.
 
     Args:
@@ -274,9 +270,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 def _check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
     for key, tensor in tensors.items():
         if not bool(torch.isfinite(tensor).all()):
-            raise _fault(
-                path, f"finite values in {key}", f"{int((~torch.isfinite(tensor)).sum())} non-finite"
-            )
+            raise _fault(path, f"finite values in {key}", f"{int((~torch.isfinite(tensor)).sum())} non-finite")
 
 
 def _module_of(path: Path, key: str) -> str:

@@ -45,9 +45,7 @@ def match(population: Population, rng: random.Random, method: str = "pfsp") -> l
         raise ValueError(f"method: expected one of {METHODS}, found {method!r}; did you mean {nearest!r}?")
     teachers, free = list(population.teachers), list(population.students)
     if len(teachers) > len(free):
-        raise ValueError(
-            f"population: expected no more teachers than students, found {len(teachers)} > {len(free)}"
-        )
+        raise ValueError(f"population: expected no more teachers than students, found {len(teachers)} > {len(free)}")
     chosen: dict[str, Member] = {}
     order = teachers if method == "fixed" else rng.sample(teachers, len(teachers))
     for teacher in order:

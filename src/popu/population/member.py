@@ -58,13 +58,9 @@ class Member:
         if not re.fullmatch(r"[tsa](0|[1-9][0-9]*)", self.slot):
             raise ValueError(f"slot: expected t<n>, s<n> or a<n>, found {self.slot!r}")
         if self.role != SLOT_ROLES[self.slot[0]]:
-            raise ValueError(
-                f"role: expected {SLOT_ROLES[self.slot[0]]!r} in slot {self.slot}, found {self.role!r}"
-            )
+            raise ValueError(f"role: expected {SLOT_ROLES[self.slot[0]]!r} in slot {self.slot}, found {self.role!r}")
         if self.generation < 0 or self.born_step < 0:
-            raise ValueError(
-                f"generation, born_step: expected >= 0, found {self.generation}, {self.born_step}"
-            )
+            raise ValueError(f"generation, born_step: expected >= 0, found {self.generation}, {self.born_step}")
         if self.id != member_id(self.slot, self.generation):
             raise ValueError(f"id: expected {member_id(self.slot, self.generation)!r}, found {self.id!r}")
         if not re.fullmatch(re.escape(self.id) + r"@[0-9]{5,}", self.version):
@@ -72,9 +68,7 @@ class Member:
         if not (math.isfinite(self.mu) and math.isfinite(self.sigma) and self.sigma > 0):
             raise ValueError(f"mu, sigma: expected finite, sigma > 0, found {self.mu!r}, {self.sigma!r}")
         if bool(self.parents) != (self.operator is not None):
-            raise ValueError(
-                f"parents: expected with an operator only, found {self.parents!r}, {self.operator!r}"
-            )
+            raise ValueError(f"parents: expected with an operator only, found {self.parents!r}, {self.operator!r}")
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-able object; ``from_json`` gives back an equal member (floats survive exactly)."""
@@ -169,8 +163,6 @@ def founders(n_teachers: int, n_students: int) -> Population:
     if n_teachers == n_students == 0:
         return Population((founder("a0"),))
     if not 1 <= n_teachers <= n_students:
-        raise ValueError(
-            f"n_teachers: expected 1 <= n_teachers <= n_students, found {n_teachers}, {n_students}"
-        )
+        raise ValueError(f"n_teachers: expected 1 <= n_teachers <= n_students, found {n_teachers}, {n_students}")
     slots = [f"t{i}" for i in range(n_teachers)] + [f"s{i}" for i in range(n_students)]
     return Population(tuple(founder(slot) for slot in slots))

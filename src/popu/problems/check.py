@@ -175,9 +175,7 @@ def _squeeze(text: str) -> str:
 def _contains_variant(message: str, form: str) -> bool:
     """Return whether some run of lines of `message` is a program of normal form `form`."""
     lines = message.split("\n")[:_MAX_MESSAGE_LINES]
-    starts = [
-        i for i, line in enumerate(lines) if line.lstrip().startswith(("def ", "import ", "from ", "class "))
-    ]
+    starts = [i for i, line in enumerate(lines) if line.lstrip().startswith(("def ", "import ", "from ", "class "))]
     for start in starts:
         for end in range(len(lines), start, -1):
             try:
@@ -248,9 +246,7 @@ def _require_fields(answer: Answer) -> None:
         raise ValueError(f"problem_type: expected one of {sorted(needed)}, got {answer.problem_type!r}")
     for name in needed[answer.problem_type]:
         if not getattr(answer, name):
-            raise ValueError(
-                f"{name}: a {answer.problem_type} answer needs it, got {getattr(answer, name)!r}"
-            )
+            raise ValueError(f"{name}: a {answer.problem_type} answer needs it, got {getattr(answer, name)!r}")
 
 
 def _compare(answer: Answer, outcome: Outcome) -> Judged:

@@ -10,9 +10,7 @@ import hashlib
 import re
 
 _BUILTINS = frozenset(dir(builtins))
-_LONG_INTEGER = re.compile(
-    r"[0-9]{4301,}"
-)  # beyond what `ast.parse` reads, within what canonical text writes
+_LONG_INTEGER = re.compile(r"[0-9]{4301,}")  # beyond what `ast.parse` reads, within what canonical text writes
 
 
 def normal_form(source: str) -> str:
@@ -85,10 +83,7 @@ class _Normalise(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        parts = (
-            ast.Constant("_str") if isinstance(part, ast.Constant) else self.visit(part)
-            for part in node.values
-        )
+        parts = (ast.Constant("_str") if isinstance(part, ast.Constant) else self.visit(part) for part in node.values)
         return ast.JoinedStr(list(parts))
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:

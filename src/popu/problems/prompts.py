@@ -38,9 +38,7 @@ def proposer_prompt(problem_type: ProblemType, references: Sequence[Reference], 
     text = _PROPOSER_TEXT[style][problem_type]
     if problem_type == "code_f":
         if len(references) != 1:
-            raise ValueError(
-                f"references: a code_f proposal takes exactly 1 program, found {len(references)}"
-            )
+            raise ValueError(f"references: a code_f proposal takes exactly 1 program, found {len(references)}")
         blocks = fence("python", references[0].program)
     else:
         blocks = "".join(fence("python", ref.program) + fence("input", ref.input) for ref in references)

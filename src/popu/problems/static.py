@@ -98,9 +98,7 @@ def _check_entry_point(tree: ast.Module) -> None:
     if not isinstance(function, ast.FunctionDef):
         raise ProgramRejected("bad_format", "f is not defined by def")
     arguments = function.args
-    if not any(
-        (arguments.posonlyargs, arguments.args, arguments.vararg, arguments.kwonlyargs, arguments.kwarg)
-    ):
+    if not any((arguments.posonlyargs, arguments.args, arguments.vararg, arguments.kwonlyargs, arguments.kwarg)):
         raise ProgramRejected("bad_format", "f has no parameter")
     if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in _own_nodes(function)):
         raise ProgramRejected("bad_format", "f is a generator")
@@ -144,14 +142,10 @@ def _denial(node: ast.AST, own_names: set[str]) -> str | None:
     if isinstance(node, ast.Import):
         return _first(_module_denial(alias.name) for alias in node.names)
     if isinstance(node, ast.ImportFrom):
-        members = (
-            alias.name for alias in node.names if alias.name in BANNED_MEMBERS or _is_dunder(alias.name)
-        )
+        members = (alias.name for alias in node.names if alias.name in BANNED_MEMBERS or _is_dunder(alias.name))
         if node.module == "__future__":
             return None
-        return _module_denial("." * node.level + (node.module or "")) or _first(
-            f"import of {m}" for m in members
-        )
+        return _module_denial("." * node.level + (node.module or "")) or _first(f"import of {m}" for m in members)
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in own_names:
         return _name_denial(node.id)
     if isinstance(node, ast.Attribute):
@@ -169,11 +163,7 @@ def _module_denial(name: str) -> str | None:
 
 
 def _name_denial(name: str) -> str | None:
-    return (
-        f"use of {name[:40]}"
-        if name in BANNED_BUILTINS or (_is_dunder(name) and name != "__name__")
-        else None
-    )
+    return f"use of {name[:40]}" if name in BANNED_BUILTINS or (_is_dunder(name) and name != "__name__") else None
 
 
 def _is_dunder(name: str) -> bool:

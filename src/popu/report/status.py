@@ -41,8 +41,7 @@ def run_status(run: RunDirectory) -> dict[str, Any]:
     if step is not None:
         members = Population.from_json(run.state(step).members).members
         row["ratings"] = {
-            m.slot: {"member": m.id, "mu": m.mu, "sigma": m.sigma, "lower_bound": lower_bound(m)}
-            for m in members
+            m.slot: {"member": m.id, "mu": m.mu, "sigma": m.sigma, "lower_bound": lower_bound(m)} for m in members
         }
     return row
 

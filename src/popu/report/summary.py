@@ -32,7 +32,7 @@ def write_summary(experiment: Path) -> None:
     dynamics = {arm: [series(run) for run in group] for arm, group in by_arm.items()}
     heldout = {arm: [rows for run in group if (rows := heldout_rows(run))] for arm, group in by_arm.items()}
     scores = {arm: learning(groups) for arm, groups in heldout.items() if groups}
-    last = {arm: [{k: v for k, v in s[-1].items()} for s in group if s] for arm, group in dynamics.items()}
+    last = {arm: [dict(s[-1].items()) for s in group if s] for arm, group in dynamics.items()}
     write_json(experiment / "summary.json", {"heldout": scores, "last_step": last})
     with atomic_write(experiment / "summary.md") as path:
         path.write_text(markdown(scores, dynamics))
@@ -65,9 +65,7 @@ def learning(groups: Sequence[Sequence[Row]]) -> dict[str, Any]:
         "unmet": _compare([[r for r in g if not r["in_buffer"]] for g in groups], _sampled),
         "greedy": _compare(groups, lambda row: float(row["greedy_correct"])),
         **{
-            problem_type: _compare(
-                [[r for r in g if r["problem_type"] == problem_type] for g in groups], _sampled
-            )
+            problem_type: _compare([[r for r in g if r["problem_type"] == problem_type] for g in groups], _sampled)
             for problem_type in ("code_o", "code_i", "code_f")
         },
         "by_level": {

@@ -103,9 +103,7 @@ def reference_loss(
     """
     total = torch.zeros(())
     n_tokens = 0
-    for sequence_logits, sequence_ids, sequence_old, a in zip(
-        logits, ids, old_log_probs, advantage, strict=True
-    ):
+    for sequence_logits, sequence_ids, sequence_old, a in zip(logits, ids, old_log_probs, advantage, strict=True):
         for row, token, old in zip(sequence_logits, sequence_ids, sequence_old, strict=True):
             logp = row[token] - torch.logsumexp(row, dim=0)
             ratio = torch.exp(logp - old)

@@ -97,8 +97,7 @@ def _parameters(adapter: Adapter) -> dict[str, torch.nn.Parameter]:
 
 def _factors(parameters: Mapping[str, Tensor], adapter: Adapter) -> dict[str, tuple[Tensor, Tensor]]:
     return {
-        module: (parameters[f"{module}.A"].detach(), parameters[f"{module}.B"].detach())
-        for module in adapter.factors
+        module: (parameters[f"{module}.A"].detach(), parameters[f"{module}.B"].detach()) for module in adapter.factors
     }
 
 

@@ -202,9 +202,7 @@ class Slot:
         if other.status not in (Status.OK, Status.RAISED):
             return other
         if outcome.outputs != other.outputs[::-1]:
-            return Outcome(
-                Status.NONDETERMINISTIC, (), "another hash seed or order of inputs gave other values"
-            )
+            return Outcome(Status.NONDETERMINISTIC, (), "another hash seed or order of inputs gave other values")
         cap = self.limits.value_bytes
         if any("nan" in text and contains_nan(parse_value(text, cap)) for text in outcome.outputs):
             return Outcome(Status.UNSUPPORTED_VALUE, (), "NaN in an output")

@@ -66,9 +66,7 @@ def main(socket_fd: int, directory: str) -> None:
     drop_privileges(libc)
     silence()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for _ in range(
-        20
-    ):  # what the interpreter caches and specialises now, no child has to: 12 % less per request
+    for _ in range(20):  # what the interpreter caches and specialises now, no child has to: 12 % less per request
         json.dumps(runner.execute(WARM_UP_REQUEST))
     gc.collect()
     gc.freeze()
@@ -138,9 +136,7 @@ def read_exactly(fd: int, size: int) -> bytes | None:
 # ---------------------------------------------------------------- one request, seen from outside the child
 
 
-def serve(
-    request: dict[str, Any], runner: Runner, libc: ctypes.CDLL, own_bytes: int
-) -> tuple[dict[str, Any], bytes]:
+def serve(request: dict[str, Any], runner: Runner, libc: ctypes.CDLL, own_bytes: int) -> tuple[dict[str, Any], bytes]:
     """Run a request in a forked child; return how it ended and the bytes it sent."""
     reader, writer = os.pipe()
     pid = os.fork()

@@ -102,6 +102,4 @@ def member_card(member: Member, step: int, run_hash: str, seed: int) -> dict[str
 
 def problem_of(row: Mapping[str, Any]) -> Problem:
     """The problem of a row of problems whose status is ok."""
-    return Problem(
-        row["problem_type"], row["program"], tuple(row["inputs"]), tuple(row["outputs"]), row["message"]
-    )
+    return Problem(row["problem_type"], row["program"], tuple(row["inputs"]), tuple(row["outputs"]), row["message"])

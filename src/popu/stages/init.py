@@ -52,9 +52,7 @@ def init(run: RunDirectory, step: int, backend: Backend) -> None:
         generator = torch.Generator().manual_seed(derive_seed(settings.seed, "founder", member.slot))
         directory = run.step(0) / "adapters" / member.slot
         adapter = new_adapter(shapes, lora_config(settings), generator)
-        write_adapter(
-            directory, adapter, settings.base.path, member_card(member, 0, run.run_hash, settings.seed)
-        )
+        write_adapter(directory, adapter, settings.base.path, member_card(member, 0, run.run_hash, settings.seed))
         outputs += adapter_files(directory)
     buffer_path = run.step(0) / "buffer.parquet"
     artifacts.write_table(buffer_path, "buffer", seed_buffer(run, backend))
@@ -100,9 +98,7 @@ def _fill_by_base(run: RunDirectory, backend: Backend, rows: list[dict[str, Any]
                 types.append(problem_type)
         completions = [group[0] for group in engine.generate(requests, {}, backend.check)]
         proposals = [
-            Proposal(
-                problem_type, engine.decode(completion.tokens), None, completion.finish_reason == "length"
-            )
+            Proposal(problem_type, engine.decode(completion.tokens), None, completion.finish_reason == "length")
             for problem_type, completion in zip(types, completions, strict=True)
         ]
         results = validate(proposals, backend.executor(settings))
@@ -145,9 +141,7 @@ def _grammar(run: RunDirectory) -> list[Reference]:
     settings = run.settings
     rng = derive_rng(settings.seed, "seed-grammar")
     examples: Iterator[Any] = sample_examples(PRETRAINING_LEVELS, "pretraining", rng)
-    return [
-        reference_of(example) for example in itertools.islice(examples, settings.training.seed_problems.count)
-    ]
+    return [reference_of(example) for example in itertools.islice(examples, settings.training.seed_problems.count)]
 
 
 def _read(path: str | None) -> list[Reference]:
@@ -164,7 +158,5 @@ def _read(path: str | None) -> list[Reference]:
             value = json.loads(line)
             references.append(Reference(str(value["program"]), str(value["input"])))
         except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(
-                f'{path}:{number}: expected {{"program", "input"}}, found {line[:80]!r}'
-            ) from error
+            raise ConfigError(f'{path}:{number}: expected {{"program", "input"}}, found {line[:80]!r}') from error
     return references

@@ -30,9 +30,7 @@ def propose(run: RunDirectory, step: int, backend: Backend) -> None:
     matches_path, proposals_path = directory / "matches.json", directory / "proposals.parquet"
     values = [{"teacher": m.teacher_slot, "student": m.student_slot, "p": m.p} for m in matches]
     artifacts.write_json(matches_path, values)
-    artifacts.write_table(
-        proposals_path, "proposals", _rows(backend.engine(settings), rows, completions, step)
-    )
+    artifacts.write_table(proposals_path, "proposals", _rows(backend.engine(settings), rows, completions, step))
     run.finish(step, "propose", [matches_path, proposals_path])
 
 
@@ -49,9 +47,7 @@ def _plan(settings, step, population, buffer, engine):  # type: ignore[no-untype
                 drawn = draw_references(buffer, n, step, wanted.recent_steps, wanted.recent_share, rng)
                 prompt, references = fitting_prompt(engine, problem_type, drawn, settings)
                 name = f"{teacher.slot}/{problem_type}/{i}"
-                planned = request(
-                    settings, name, prompt, teacher.version, wanted.proposals_per_prompt, step, "propose"
-                )
+                planned = request(settings, name, prompt, teacher.version, wanted.proposals_per_prompt, step, "propose")
                 if planned is None:
                     continue
                 requests.append(planned)

@@ -45,9 +45,7 @@ class RunDirectory:
         except ArtifactError:
             raise
         except ValueError as error:
-            raise ConfigError(
-                f"{self.path / SETTINGS}: expected the settings of a run, found: {error}"
-            ) from error
+            raise ConfigError(f"{self.path / SETTINGS}: expected the settings of a run, found: {error}") from error
 
     @cached_property
     def run_hash(self) -> str:
@@ -62,9 +60,7 @@ class RunDirectory:
         if path.exists():
             stored = Run.model_validate(artifacts.read_json(path))
             if run_id(stored) != run_id(settings) or stored.seed != settings.seed:
-                raise ConfigError(
-                    f"{path}: expected the settings of run {run_id(settings)}, found {run_id(stored)}"
-                )
+                raise ConfigError(f"{path}: expected the settings of run {run_id(settings)}, found {run_id(stored)}")
             if stored == settings:
                 return
         artifacts.write_json(path, settings.model_dump(mode="json"))
@@ -102,9 +98,7 @@ class RunDirectory:
             return State(value["population"], value["adapters"], value["optimizers"])
         except (KeyError, TypeError) as error:
             path = self.step(number) / STATE
-            raise ArtifactError(
-                f"{path}: expected population, adapters and optimizers, found {error}"
-            ) from error
+            raise ArtifactError(f"{path}: expected population, adapters and optimizers, found {error}") from error
 
     def write_state(self, number: int, state: State) -> Path:
         path = self.step(number) / STATE

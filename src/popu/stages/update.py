@@ -56,9 +56,7 @@ def update(run: RunDirectory, step: int, backend: Backend) -> None:
         card = member_card(member, step, run.run_hash, settings.seed)
         write_adapter(directory, result.adapter, settings.base.path, card)
         outputs += adapter_files(directory)
-        outputs.append(
-            write_optimizer(run.step(step) / "optimizer" / f"{member.slot}.safetensors", result.optimizer)
-        )
+        outputs.append(write_optimizer(run.step(step) / "optimizer" / f"{member.slot}.safetensors", result.optimizer))
         metrics += [{"slot": member.slot, "member": member.id, **row} for row in result.metrics]
     path = run.step(step) / "update_metrics.parquet"
     artifacts.write_table(path, "update_metrics", metrics)
@@ -100,8 +98,7 @@ def train_sequences(
         for row, outcome in zip(proposals, outcomes, strict=True)
     ]
     student_rows = [
-        ("student", row, row["problem_id"], verdict["reward"])
-        for row, verdict in zip(rollouts, verdicts, strict=True)
+        ("student", row, row["problem_id"], verdict["reward"]) for row, verdict in zip(rollouts, verdicts, strict=True)
     ]
     rows = [item for item in teacher_rows + student_rows if item[3] is not None]
     blocks = {

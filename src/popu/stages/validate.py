@@ -50,10 +50,7 @@ def problem_rows(
         )
         rows.append(
             {
-                **{
-                    name: proposal[name]
-                    for name in ("proposal_id", "slot", "member", "problem_type", "group")
-                },
+                **{name: proposal[name] for name in ("proposal_id", "slot", "member", "problem_type", "group")},
                 "problem_id": proposal["proposal_id"].replace("-p", "-q") if ok else "",
                 "status": str(result.status),
                 "reason": result.reason,
@@ -74,6 +71,4 @@ def problem_rows(
 
 def key_of(program: str, inputs: Sequence[str]) -> str:
     """The duplicate key of a problem: of its one input, or of the list of all of `code_f`."""
-    return problem_key(
-        program, ", ".join(f"({given},)" for given in inputs) if len(inputs) > 1 else inputs[0]
-    )
+    return problem_key(program, ", ".join(f"({given},)" for given in inputs) if len(inputs) > 1 else inputs[0])

@@ -40,9 +40,7 @@ def verify(run: RunDirectory, step: int, backend: Backend) -> None:
     buffer = run.table(step - 1, "verify" if step > 1 else "init", "buffer")
     directory = run.step(step)
     paths = [directory / f"{name}.parquet" for name in ("verdicts", "outcomes", "buffer")]
-    for path, rows in zip(
-        paths, (verdicts, outcomes, buffer + buffer_rows(problems, outcomes, step)), strict=True
-    ):
+    for path, rows in zip(paths, (verdicts, outcomes, buffer + buffer_rows(problems, outcomes, step)), strict=True):
         artifacts.write_table(path, path.stem, rows)
     run.finish(step, "verify", paths)
 
@@ -86,10 +84,7 @@ def buffer_rows(
     """New entries of the buffer: valid problems that duplicate nothing; one that no one solved is marked."""
     return [
         {
-            **{
-                name: problem[name]
-                for name in ("problem_id", "problem_type", "program", "problem_key", "program_key")
-            },
+            **{name: problem[name] for name in ("problem_id", "problem_type", "program", "problem_key", "program_key")},
             "step": step,
             "input": problem["inputs"][0],
             "solved": bool(outcome["rho"]),
