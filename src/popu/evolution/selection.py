@@ -3,9 +3,9 @@
 Truncation with elitism within each sub-population. **Relative** fitness only: the rating's lower confidence
 bound.
 
-Deviation: a child starts from its first parent's rating with a wider sigma, not from the initial one, and
-enjoys a grace period. With the initial sigma its bound is near 0, far below everyone's, so nearly every cull
-would hit the newest child.
+Deviation: a child starts from its first parent's mu and sigma (times `sigma_inflation`), not from the initial
+rating, and enjoys a grace period. With the initial sigma its bound is near 0, far below everyone's, so nearly
+every cull would hit the newest child.
 """
 
 import math

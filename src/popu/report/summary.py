@@ -56,7 +56,7 @@ def learning(groups: Sequence[Sequence[Row]]) -> dict[str, Any]:
     """Students' mean accuracy against the bare base over runs and tasks, in points, with 95 % intervals.
 
     `all` counts every task, `unmet` leaves out tasks whose program was met in that run's training buffer, names and
-    constants aside; `greedy` is greedy decoding. The gain's interval is a bootstrap over runs, then over tasks within a run;
+    constants aside; `greedy` is greedy decoding. The interval is a bootstrap over runs, then over tasks within a run;
     with one run it is over tasks alone.
     """
     return {

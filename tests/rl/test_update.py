@@ -1,0 +1,143 @@
+"""The packed update against one sequence at a time through PEFT-like plain passes."""
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from popu.config import Update
+from popu.engine.multilora import MultiLora, Segment
+from popu.population.adapter import Adapter, LoraConfig, new_adapter
+from popu.rl.loss import reference_loss
+from popu.rl.update import TrainSequence, update_adapter
+
+TARGETS = ("q_proj", "up_proj")
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(1)
+    config = LlamaConfig(
+        vocab_size=40,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=1,
+        num_key_value_heads=1,
+    )
+    return LlamaForCausalLM(config).requires_grad_(False).eval()
+
+
+@pytest.fixture(scope="module")
+def lora(model):
+    return MultiLora(model, TARGETS)
+
+
+@pytest.fixture()
+def adapter(lora):
+    generator = torch.Generator().manual_seed(0)
+    fresh = new_adapter(lora.shapes, LoraConfig(2, 4.0, TARGETS), generator)
+    factors = {name: (a, torch.randn(b.shape, generator=generator) * 0.2) for name, (a, b) in fresh.factors.items()}
+    return Adapter(fresh.config, factors)
+
+
+def sequences(n=12):
+    generator = torch.Generator().manual_seed(3)
+    prompts = [(2, 3, 4), (5, 6, 7, 8, 9), (10,)]
+    rows = []
+    for i in range(n):
+        tokens = tuple(torch.randint(2, 40, (1 + i % 5,), generator=generator).tolist())
+        advantage = float(torch.randn((), generator=generator))
+        kind = ("teacher", "code_f") if i % 3 == 2 else ("student", "code_o")
+        rows.append(TrainSequence(prompts[i % 3], tokens, (-1.0,) * len(tokens), advantage, advantage, kind))
+    return rows
+
+
+def reference_gradients(model, lora, adapter, rows):
+    """Gradients of the readable loss, one plain pass a sequence."""
+    leaves = {m: tuple(f.clone().requires_grad_() for f in factors) for m, factors in adapter.factors.items()}
+    logits, old = [], []
+    for row in rows:
+        with lora.segments([Segment(1, leaves, adapter.config.scale)]):
+            out = model(input_ids=torch.tensor([[*row.prompt, *row.tokens]])).logits[0]
+        kept = out[len(row.prompt) - 1 : -1]
+        logits.append(kept)
+        old.append([float(torch.log_softmax(x, -1)[t]) for x, t in zip(kept.detach(), row.tokens, strict=True)])
+    loss = reference_loss(logits, [r.tokens for r in rows], old, [r.advantage for r in rows])
+    loss.backward()
+    return loss.item(), {m: tuple(f.grad for f in factors) for m, factors in leaves.items()}
+
+
+@pytest.mark.parametrize("budget", [64, 100_000])
+def test_one_update_is_adamw_on_the_reference_gradient(model, lora, adapter, budget):
+    rows = sequences()
+    loss, gradients = reference_gradients(model, lora, adapter, rows)
+    config = Update(learning_rate=1e-2, micro_batch_tokens=budget, gradient_clip=1e9)
+    result = update_adapter(model, lora, adapter, {}, rows, config, 1.0)
+    assert result.metrics[0]["loss"] == pytest.approx(loss, abs=1e-5)
+    parameters, flat = [], []
+    for module in adapter.factors:
+        for factor, gradient in zip(adapter.factors[module], gradients[module], strict=True):
+            parameter = torch.nn.Parameter(factor.clone())
+            parameter.grad = gradient
+            parameters.append(parameter)
+    torch.optim.AdamW(parameters, lr=1e-2, weight_decay=0.0).step()
+    for module in adapter.factors:
+        flat += list(result.adapter.factors[module])
+    for ours, expected in zip(flat, parameters, strict=True):
+        torch.testing.assert_close(ours, expected.detach(), atol=2e-5, rtol=1e-4)
+
+
+def test_the_gradient_is_clipped_by_its_norm(model, lora, adapter):
+    _, gradients = reference_gradients(model, lora, adapter, sequences())
+    norm = torch.sqrt(sum(g.square().sum() for pair in gradients.values() for g in pair))
+    result = update_adapter(model, lora, adapter, {}, sequences(), Update(gradient_clip=1e-3), 1.0)
+    assert result.metrics[0]["gradient_norm"] == pytest.approx(float(norm), rel=1e-3)
+
+
+def test_optimizer_state_continues(model, lora, adapter):
+    """Two updates in a row equal two updates with the state through files' tensors."""
+    first = update_adapter(model, lora, adapter, {}, sequences(), Update(learning_rate=1e-2), 1.0)
+    assert {float(v) for k, v in first.optimizer.items() if k.endswith("step")} == {1.0}
+    second = update_adapter(model, lora, first.adapter, first.optimizer, sequences(), Update(learning_rate=1e-2), 1.0)
+    fresh = update_adapter(model, lora, first.adapter, {}, sequences(), Update(learning_rate=1e-2), 1.0)
+    assert {float(v) for k, v in second.optimizer.items() if k.endswith("step")} == {2.0}
+    name = next(iter(adapter.factors))
+    assert not torch.equal(second.adapter.factors[name][1], fresh.adapter.factors[name][1])
+
+
+def test_epochs_take_several_steps_and_the_ratio_moves(model, lora, adapter):
+    result = update_adapter(model, lora, adapter, {}, sequences(), Update(learning_rate=0.5, epochs=3), 1.0)
+    assert {float(v) for k, v in result.optimizer.items() if k.endswith("step")} == {3.0}
+    assert result.metrics[0]["clip_share"] > 0
+
+
+def test_no_sequences_change_nothing(model, lora, adapter):
+    result = update_adapter(model, lora, adapter, {}, [], Update(), 1.0)
+    assert result.metrics == [] and result.optimizer == {}
+    for name, factors in adapter.factors.items():
+        assert all(torch.equal(x, y) for x, y in zip(result.adapter.factors[name], factors, strict=True))
+
+
+def test_the_adapter_is_not_modified_and_kl_is_zero_for_a_fresh_one(model, lora):
+    fresh = new_adapter(lora.shapes, LoraConfig(2, 4.0, TARGETS), torch.Generator().manual_seed(0))
+    result = update_adapter(model, lora, fresh, {}, sequences(), Update(learning_rate=1e-2), 1.0)
+    assert all(row["kl_to_base"] == pytest.approx(0.0, abs=1e-6) for row in result.metrics)
+    assert {(row["role"], row["problem_type"]) for row in result.metrics} == {
+        ("student", "code_o"),
+        ("teacher", "code_f"),
+    }
+    assert all(not b.any() for _, b in fresh.factors.values())
+
+
+def test_a_rewarded_completion_becomes_likelier(model, lora, adapter):
+    good = TrainSequence((2, 3), (4, 5), (-1.0, -1.0), 1.0, 1.0, ("student", "code_o"))
+    bad = TrainSequence((2, 3), (6, 7), (-1.0, -1.0), -1.0, -1.0, ("student", "code_o"))
+
+    def log_prob(which, adapter):
+        with torch.no_grad(), lora.segments([Segment(1, adapter.factors, adapter.config.scale)]):
+            logits = model(input_ids=torch.tensor([[*which.prompt, *which.tokens]])).logits[0, 1:-1]
+        return float(torch.log_softmax(logits, -1)[range(2), which.tokens].sum())
+
+    after = update_adapter(model, lora, adapter, {}, [good, bad], Update(learning_rate=1e-2), 1.0).adapter
+    assert log_prob(good, after) > log_prob(good, adapter)
+    assert log_prob(bad, after) < log_prob(bad, adapter)

@@ -1,0 +1,116 @@
+"""`train_all` end to end on the embedded base."""
+
+import copy
+import json
+import os
+import shutil
+
+import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+from popu.artifacts import TABLES, read_table
+from popu.config import Base, Engine
+from popu.engine.base import TransformersEngine
+from popu.engine.multilora import Segment
+from popu.population.adapter import read_adapter
+
+from .conftest import REPO, TINY
+
+pytestmark = pytest.mark.slow
+
+
+def test_every_artifact_is_there(finished):
+    run = finished.run_directory()
+    for step in (1, 2):
+        directory = run / f"step{step:05d}"
+        for stage in ("propose", "validate", "solve", "verify", "update", "evolve"):
+            assert (directory / f"{stage}.json").is_file()
+        for path in directory.glob("*.parquet"):
+            assert isinstance(read_table(path, path.stem), list)
+    assert {path.stem for path in (run / "step00001").glob("*.parquet")} <= set(TABLES)
+    assert (run.parents[1] / "summary.png").read_bytes().startswith(b"\x89PNG")
+    lineage = read_table(run / "checkpoints" / "step00002" / "lineage.parquet", "lineage")
+    assert {row["slot"][0] for row in lineage} == {"t", "s"}, "one teacher and one student are replaced at step 2"
+
+
+def test_teachers_learn_something_in_the_default_groups(finished):
+    """Not all advantages of the teachers are zero."""
+    rows = read_table(finished.run_directory() / "step00001" / "update_metrics.parquet", "update_metrics")
+    assert any(row["mean_advantage_abs"] > 0 for row in rows if row["role"] == "teacher")
+    assert max(row["engine_mismatch"] for row in rows) < 1e-3
+
+
+def test_run_again_there_is_nothing_to_do(finished):
+    result = finished.run("train_all")
+    assert result.returncode == 0 and "Nothing to be done" in result.stdout + result.stderr
+
+
+def test_an_exported_member_gives_the_logits_of_the_engine(finished, tmp_path):
+    result = finished.popu("export", "s0", "--run", str(finished.run_directory()), "--out", str(tmp_path / "s0"))
+    assert result.returncode == 0, result.stderr
+    base = Base(path=TINY["base"]["path"])
+    adapter = read_adapter(tmp_path / "s0")
+    engine = TransformersEngine(base, Engine(threads=1), adapter.config.targets)
+    ids = torch.tensor([engine.encode("deduce\n```python\ndef f(x):\n    return x + 1\n```\n")])
+    with torch.no_grad(), engine.lora.segments([Segment(1, adapter.factors, adapter.config.scale)]):
+        ours = engine.model(input_ids=ids).logits
+    theirs = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base.path), tmp_path / "s0")
+    with torch.no_grad():
+        torch.testing.assert_close(ours, theirs(input_ids=ids).logits, atol=1e-4, rtol=1e-4)
+    assert "popu" in (tmp_path / "s0" / "README.md").read_text().lower()
+
+
+def test_block_and_stage_give_equal_artifacts(finished, workspace):
+    workspace.write({**TINY, "granularity": "block"})
+    result = workspace.run("train_all")
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert workspace.digests() == finished.digests()
+
+
+def test_a_finished_step_is_never_redone(copied, finished):
+    """A copied tree with new times, a touched and a deleted early file redo nothing; a lost last step is rebuilt."""
+    run = copied.run_directory()
+    os.utime(run / "step00000" / "init.json")
+    os.utime(run / "step00001" / "propose.json")
+    shutil.rmtree(run / "step00001")
+    assert "Nothing to be done" in (result := copied.run("train_all")).stdout + result.stderr
+
+
+def test_a_run_can_be_extended(copied):
+    config = copy.deepcopy(TINY)
+    config["training"]["steps"] = 3
+    copied.write(config)
+    before = copied.digests()
+    result = copied.run("train_all")
+    assert result.returncode == 0, result.stderr[-3000:]
+    after = copied.digests()
+    kept = [name for name in before if "/step00001/" in name and name.endswith((".json", ".parquet"))]
+    assert kept and all(after[name] == before[name] for name in kept)
+    assert any("/checkpoints/step00003/" in name for name in after)
+
+
+def test_status_is_a_table_and_json(finished):
+    assert "2/2" in finished.popu("status").stdout
+    (row,) = json.loads(finished.popu("status", "--json").stdout)
+    assert (row["step"], row["steps_to_go"]) == (2, 0) and set(row["ratings"]) == {"t0", "t1", "s0", "s1"}
+
+
+def test_without_a_worker_the_artifacts_are_equal(finished, workspace, monkeypatch):
+    monkeypatch.setenv("POPU_WORKER", "0")
+    run = finished.run_directory()
+    step = run / "step00001"
+    settings = json.loads((run / "run.json").read_text())
+    target = workspace.path / run.relative_to(finished.path)
+    arguments = ("--run", str(target), "--step")
+    assert workspace.popu("init", *arguments, "0", "--settings", json.dumps(settings)).returncode == 0
+    for stage in ("propose", "validate", "solve", "verify", "update", "evolve"):
+        assert (result := workspace.popu(stage, *arguments, "1")).returncode == 0, result.stderr
+    for path in step.glob("*.json"):
+        if path.name != "timings.json":
+            assert path.read_bytes() == (target / "step00001" / path.name).read_bytes()
+
+
+def test_the_repository_is_the_base(finished):
+    assert (REPO / "resources" / "nano" / "card.json").is_file()
