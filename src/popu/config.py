@@ -180,10 +180,10 @@ class Heldout(Section):
 class Nano(Section):
     """How `pretrain_nano` makes the embedded base: a trunk on clean answers, then a branch with slips."""
 
-    trunk_rows: int = Field(170_000, ge=100)
-    trunk_steps: int = Field(4_400, ge=1)
+    trunk_rows: int = Field(140_000, ge=100)
+    trunk_steps: int = Field(11_000, ge=1)
     branch_rows: int = Field(30_000, ge=100)
-    branch_steps: int = Field(600, ge=1)
+    branch_steps: int = Field(2_000, ge=1)
     slip_share: float = Field(0.4, ge=0, le=1)
     """Share of the branch's solver answers that are plausible slips."""
 

@@ -54,15 +54,15 @@ class Workspace:
         }
 
     def start(self, *arguments: str) -> subprocess.Popen:
-        log = open(self.path / "snakemake.log", "ab")
-        return subprocess.Popen(
-            self.command(*arguments),
-            cwd=self.path,
-            env=self.environment(),
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+        with open(self.path / "snakemake.log", "ab") as log:
+            return subprocess.Popen(
+                self.command(*arguments),
+                cwd=self.path,
+                env=self.environment(),
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess:
         return subprocess.run(

@@ -1,6 +1,7 @@
 """Kill -9 the whole process tree at random moments, the same command again each time: equal artifacts.
 
-`POPU_KILLS` sets the number of kills (default 3). The full test: POPU_KILLS=10 python -m pytest tests/workflow/test_kill.py
+`POPU_KILLS` sets the number of kills (default 3). The full test:
+POPU_KILLS=10 python -m pytest tests/workflow/test_kill.py
 """
 
 import os
@@ -56,5 +57,3 @@ def test_killed_at_random_moments_the_artifacts_are_equal(finished, workspace):
     assert result.returncode == 0, result.stderr[-3000:]
     assert time.monotonic() - start < 300
     assert workspace.digests() == finished.digests()
-    leftovers = [path.name for path in (workspace.path / "results").rglob(".*.tmp*")]
-    assert len(leftovers) <= done, leftovers

@@ -1,5 +1,6 @@
 """A GGUF file as a plain safetensors base: transformers dequantizes it once, and the result is an ordinary model."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -7,6 +8,21 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from popu.artifacts import sha256, write_json
 from popu.errors import ArtifactError
+
+
+def file_of_package(name: str) -> Path:
+    """The GGUF file that an installed package ships; the package is found, not imported.
+
+    Raises ArtifactError where it is not installed or does not hold exactly one.
+    """
+    spec = find_spec(name)
+    places = list(spec.submodule_search_locations or []) if spec else []
+    files = [path for place in places for path in Path(place).glob("*.gguf")]
+    if len(files) != 1:
+        raise ArtifactError(
+            f"--package: expected an installed package with one GGUF file, found {len(files)} in {name}"
+        )
+    return files[0]
 
 
 def convert(gguf: Path, out: Path) -> str:

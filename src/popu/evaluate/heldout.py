@@ -14,6 +14,8 @@ from popu.sandbox.executor import Executor
 from popu.sandbox.verdicts import Verdict
 from popu.seeds import derive_seed
 
+BASE = "base"  # the name of the bare base among the members
+
 
 def score(
     engine: TransformersEngine,

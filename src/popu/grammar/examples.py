@@ -21,9 +21,9 @@ from popu.problems.values import Arguments, canonical, canonical_arguments
 Split = Literal["pretraining", "heldout"]
 HELDOUT_SHARE = 1 / 8
 
-MAX_NUMBER = 999
-MAX_LENGTH = 12  # characters of a string
-MAX_ELEMENTS = 8  # of a list or dict
+MAX_NUMBER = 99
+MAX_LENGTH = 10  # characters of a string
+MAX_ELEMENTS = 6  # of a list or dict
 
 
 @dataclass(frozen=True)

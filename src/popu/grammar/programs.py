@@ -12,9 +12,9 @@ from popu.grammar.levels import LEVELS, measure_level
 
 Kind = str  # "int", "str", "list", "dict": the type of a parameter
 
-INT_NAMES = ("x", "y", "n", "a", "b")
-NAMES = {"int": INT_NAMES, "str": ("s", "t", "w"), "list": ("xs", "ys", "v"), "dict": ("d", "m")}
-LETTERS = "abcdefgh"
+NAMES = {"int": ("x", "y", "n"), "str": ("s", "t"), "list": ("v", "w"), "dict": ("d",)}
+INT_NAMES = NAMES["int"]
+LETTERS = "abcde"
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ def sample_program(level: int, rng: random.Random) -> Program:
 def sample_value(kind: Kind, rng: random.Random) -> object:
     """A small random value of this kind."""
     if kind == "int":
-        return rng.choice((rng.randint(0, 9), rng.randint(0, 20), rng.randint(-9, 30)))
+        return rng.randint(0, 9) if rng.random() < 0.8 else rng.randint(10, 20)
     if kind == "str":
-        return "".join(rng.choice(LETTERS) for _ in range(rng.randint(1, 6)))
+        return "".join(rng.choice(LETTERS) for _ in range(rng.randint(1, 5)))
     if kind == "list":
-        return [rng.randint(0, 9) for _ in range(rng.randint(1, 5))]
+        return [rng.randint(0, 9) for _ in range(rng.randint(1, 4))]
     if kind == "dict":
         keys = rng.sample(LETTERS, rng.randint(1, 3))
         return {key: rng.randint(0, 9) for key in keys}
@@ -66,22 +66,22 @@ def _pick_name(kind: Kind, rng: random.Random, taken: tuple[str, ...] = ()) -> s
 
 
 def _int_expr(rng: random.Random, names: list[str], depth: int) -> str:
-    if depth == 0 or not names:
-        return rng.choice(names) if names and rng.random() < 0.7 else str(rng.randint(1, 9))
+    if depth == 0:
+        return rng.choice(names) if rng.random() < 0.7 else str(rng.randint(1, 9))
     left = _int_expr(rng, names, depth - 1)
-    right = rng.choice(names) if rng.random() < 0.35 else str(rng.randint(1, 9))
+    right = rng.choice(names) if rng.random() < 0.3 else str(rng.randint(1, 9))
     shape = rng.random()
-    if shape < 0.35:
+    if shape < 0.4:
         return f"{left} + {right}"
-    if shape < 0.6:
+    if shape < 0.65:
         return f"{left} - {right}"
-    if shape < 0.75:
-        return f"{_wrap(left)} * {right if right in names and depth == 1 else rng.randint(2, 4)}"
-    if shape < 0.83:
-        return f"{_wrap(left)} % {rng.randint(2, 9)}"
-    if shape < 0.9:
-        return f"{_wrap(left)} // {rng.randint(2, 5)}"
-    return f"{rng.choice(('max', 'min'))}({left}, {right})" if rng.random() < 0.7 else f"abs({left})"
+    if shape < 0.8:
+        return f"{_wrap(left)} * {rng.randint(2, 3)}"
+    if shape < 0.88:
+        return f"{_wrap(left)} % {rng.randint(2, 5)}"
+    if shape < 0.93:
+        return f"{_wrap(left)} // 2"
+    return f"{rng.choice(('max', 'min'))}({left}, {right})"
 
 
 def _wrap(expression: str) -> str:
@@ -91,9 +91,9 @@ def _wrap(expression: str) -> str:
 def _condition(rng: random.Random, names: list[str]) -> str:
     name = rng.choice(names)
     if rng.random() < 0.3:
-        return f"{name} % {rng.randint(2, 4)} == 0"
-    right = rng.choice(names) if len(names) > 1 and rng.random() < 0.3 else str(rng.randint(1, 12))
-    return f"{name} {rng.choice(('<', '>', '>=', '<=', '=='))} {right if right != name else rng.randint(1, 9)}"
+        return f"{name} % {rng.randint(2, 3)} == 0"
+    right = rng.choice(names) if len(names) > 1 and rng.random() < 0.3 else str(rng.randint(1, 9))
+    return f"{name} {rng.choice(('<', '>', '=='))} {right if right != name else rng.randint(1, 9)}"
 
 
 def _str_expr(rng: random.Random, name: str, depth: int) -> str:
@@ -130,7 +130,7 @@ def _list_expr(rng: random.Random, name: str, depth: int) -> str:
             f"{atom}[::-1]",
             f"{inner} + [{c}]",
             f"[{c}] + {inner}",
-            f"[i {rng.choice('+-*')} {rng.randint(1, 5)} for i in {inner}]",
+            f"[i {rng.choice('+-')} {rng.randint(1, 5)} for i in {inner}]",
             f"[i for i in {inner} if i {rng.choice('<>')} {c}]",
             f"{atom}[{rng.randint(1, 2)}:]",
             f"{atom}[:{rng.randint(1, 3)}]",
@@ -158,18 +158,17 @@ def _ints(rng: random.Random, most: int = 2) -> list[str]:
 
 def _arithmetic(rng: random.Random) -> Built:
     names = _ints(rng)
-    if rng.random() < 0.4:
+    if rng.random() < 0.3:
         local = _pick_name("int", rng, tuple(names))
-        body = [f"{local} = {_int_expr(rng, names, rng.randint(1, 2))}"]
-        body.append(f"return {_int_expr(rng, [local, *names], rng.randint(1, 2))}")
+        body = [f"{local} = {_int_expr(rng, names, 1)}", f"return {_int_expr(rng, [local, *names], 1)}"]
     else:
-        body = [f"return {_int_expr(rng, names, rng.randint(1, 3))}"]
+        body = [f"return {_int_expr(rng, names, rng.choice((1, 1, 2, 2, 3)))}"]
     return _function("f", names, body), ("int",) * len(names)
 
 
 def _conditional(rng: random.Random) -> Built:
     names = _ints(rng)
-    first, second = (_int_expr(rng, names, rng.randint(0, 2)) for _ in range(2))
+    first, second = (_int_expr(rng, names, rng.randint(0, 1)) for _ in range(2))
     condition = _condition(rng, names)
     if rng.random() < 0.3:
         body = [f"return {first} if {condition} else {second}"]
@@ -193,9 +192,9 @@ def _string(rng: random.Random) -> Built:
         return _function("f", [name], [f"return {_str_to_int(rng, name)} + {rng.randint(1, 9)}"]), ("str",)
     if rng.random() < 0.3:
         local = _pick_name("str", rng, (name,))
-        body = [f"{local} = {_str_expr(rng, name, 1)}", f"return {_str_expr(rng, local, rng.randint(1, 2))}"]
+        body = [f"{local} = {_str_expr(rng, name, 1)}", f"return {_str_expr(rng, local, 1)}"]
         return _function("f", [name], body), ("str",)
-    return _function("f", [name], [f"return {_str_expr(rng, name, rng.randint(1, 3))}"]), ("str",)
+    return _function("f", [name], [f"return {_str_expr(rng, name, rng.randint(1, 2))}"]), ("str",)
 
 
 def _list(rng: random.Random) -> Built:
@@ -217,15 +216,15 @@ def _list(rng: random.Random) -> Built:
 
 def _accumulate(rng: random.Random, names: list[str], indent: str = "") -> str:
     """One statement that changes the accumulator `r` by the loop variable `i`."""
-    change = rng.choice(("i", f"i * {rng.randint(2, 3)}", f"i + {rng.randint(1, 5)}", str(rng.randint(1, 5)), *names))
+    change = rng.choice(("i", "i", f"i + {rng.randint(1, 5)}", str(rng.randint(1, 5)), *names))
     return f"{indent}r {rng.choice(('+=', '+=', '-='))} {change}"
 
 
 def _loop_header(rng: random.Random) -> tuple[str, str, Kind]:
     """(loop line, parameter name, its kind)"""
     if rng.random() < 0.5:
-        name = rng.choice(("n", "x", "a"))
-        return f"for i in range({name}{rng.choice(('', '', ' % 4', ' % 5'))}):", name, "int"
+        name = rng.choice(INT_NAMES)
+        return f"for i in range({name}{rng.choice(('', ' % 3', ' % 4'))}):", name, "int"
     name = _pick_name("list", rng)
     return f"for i in {name}:", name, "list"
 

@@ -7,6 +7,8 @@ reinforcement nothing to elicit; slips make the right answer likely but not sure
 import random
 import re
 
+from popu.grammar.programs import LETTERS
+
 
 def slip_value(value: object, rng: random.Random) -> object:
     """A value of the same kind, near `value` and different from it."""
@@ -57,14 +59,14 @@ def _slip_int(value: int, rng: random.Random) -> int:
 
 def _slip_str(value: str, rng: random.Random) -> str:
     if not value:
-        return rng.choice("abcdefgh")
+        return rng.choice(LETTERS)
     at = rng.randrange(len(value))
     shape = rng.random()
     if shape < 0.4:
         return value[:at] + value[at + 1 :]
     if shape < 0.7:
         return value[:at] + value[at] + value[at:]
-    return value[:at] + rng.choice([c for c in "abcdefgh" if c != value[at]]) + value[at + 1 :]
+    return value[:at] + rng.choice([c for c in LETTERS if c != value[at]]) + value[at + 1 :]
 
 
 def _slip_list(value: list[object], rng: random.Random) -> list[object]:
@@ -78,7 +80,7 @@ def _slip_list(value: list[object], rng: random.Random) -> list[object]:
 
 def _slip_dict(value: dict[object, object], rng: random.Random) -> dict[object, object]:
     if not value:
-        return {rng.choice("abcdefgh"): rng.randint(0, 9)}
+        return {rng.choice(LETTERS): rng.randint(0, 9)}
     key = rng.choice(list(value))
     if rng.random() < 0.3:
         return {k: v for k, v in value.items() if k != key}

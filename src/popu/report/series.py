@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from popu.artifacts import read_json
-from popu.stages.rundir import RunDirectory
+from popu.rundir import RunDirectory
 
 
 def find_runs(results: Path) -> list[RunDirectory]:

@@ -7,7 +7,7 @@ from popu.errors import ArtifactError
 from popu.population.member import Population
 from popu.population.ratings import lower_bound
 from popu.report.series import find_runs, step_row, step_seconds
-from popu.stages.rundir import RunDirectory
+from popu.rundir import RunDirectory
 
 RECENT_STEPS = 5  # whose times predict the time left
 

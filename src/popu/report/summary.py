@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from popu.artifacts import atomic_write, read_table, write_json
+from popu.artifacts import atomic_write, read_table, sweep, write_json
 from popu.errors import ArtifactError
 from popu.report.series import find_runs, series
-from popu.stages.heldout import BASE, heldout_path
-from popu.stages.rundir import RunDirectory
+from popu.rundir import RunDirectory
 
 N_BOOTSTRAP = 2000
 Z95 = (2.5, 97.5)
+BASE = "base"  # the name of the bare base in the held-out tables
 
 Row = Mapping[str, Any]
 
@@ -26,6 +26,7 @@ def write_summary(experiment: Path) -> None:
     runs = find_runs(experiment)
     if not runs:
         raise ArtifactError(f"--experiment: expected a directory with runs, found none in {experiment}")
+    sweep(experiment)
     by_arm: dict[str, list[RunDirectory]] = {}
     for run in runs:
         by_arm.setdefault(run.path.parent.name, []).append(run)
@@ -45,7 +46,7 @@ def write_summary(experiment: Path) -> None:
 def heldout_rows(run: RunDirectory) -> list[dict[str, Any]]:
     """The held-out table of a run's last step; empty where it was not scored."""
     step = run.last_step()
-    path = heldout_path(run, step) if step is not None else None
+    path = run.heldout_path(step) if step is not None else None
     return read_table(path, "heldout") if path is not None and path.exists() else []
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from popu import artifacts
 from popu.errors import ArtifactError
+from popu.rundir import SETTINGS, STATE, RunDirectory
 from popu.stages.backend import Backend
 from popu.stages.common import adapter_files
-from popu.stages.rundir import SETTINGS, STATE, RunDirectory
 
 MANIFEST = "manifest.json"
 PACKAGES = (

@@ -11,8 +11,8 @@ from popu.population.adapter import Adapter, LoraConfig, read_adapter
 from popu.population.member import Member, Population
 from popu.problems.prompts import proposer_prompt
 from popu.problems.types import Problem, ProblemType, Reference
+from popu.rundir import RunDirectory, State
 from popu.seeds import derive_seed
-from popu.stages.rundir import RunDirectory, State
 
 
 def population_of(state: State) -> Population:

@@ -16,11 +16,11 @@ from popu.population.adapter import read_adapter, write_adapter
 from popu.population.lineage import lineage_rows
 from popu.population.member import Member, Population, version_name
 from popu.population.ratings import PairResult, rate_pairs
+from popu.rundir import RunDirectory, State
 from popu.seeds import derive_rng, derive_seed
 from popu.stages.backend import Backend
 from popu.stages.common import adapter_files, member_card, population_of
 from popu.stages.retention import apply_retention
-from popu.stages.rundir import RunDirectory, State
 
 
 def evolve(run: RunDirectory, step: int, backend: Backend) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 from popu import artifacts
 from popu.errors import ArtifactError, ConfigError
 from popu.population.member import Population
+from popu.rundir import SETTINGS
 from popu.stages.checkpoint import MANIFEST, check_bundle
-from popu.stages.rundir import SETTINGS
 
 
 def export(name: str, source: Path, out: Path) -> str:

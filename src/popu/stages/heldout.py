@@ -3,17 +3,13 @@
 Reads the state after the last step and its buffer; writes heldout/step<n>.parquet: a row a member and task.
 """
 
-from pathlib import Path
-
 from popu import artifacts
-from popu.evaluate.heldout import score
+from popu.evaluate.heldout import BASE, score
 from popu.grammar.suite import heldout_suite
 from popu.problems.duplicates import program_key
+from popu.rundir import RunDirectory
 from popu.stages.backend import Backend
 from popu.stages.common import population_of, read_member_adapter
-from popu.stages.rundir import RunDirectory
-
-BASE = "base"
 
 
 def heldout(run: RunDirectory, step: int, tasks_per_level: int, samples: int, backend: Backend) -> None:
@@ -44,8 +40,4 @@ def heldout(run: RunDirectory, step: int, tasks_per_level: int, samples: int, ba
         for name, results in scores.items()
         for task, (n_correct, greedy) in zip(tasks, results, strict=True)
     ]
-    artifacts.write_table(heldout_path(run, step), "heldout", rows)
-
-
-def heldout_path(run: RunDirectory, step: int) -> Path:
-    return run.path / "heldout" / f"step{step:05d}.parquet"
+    artifacts.write_table(run.heldout_path(step), "heldout", rows)

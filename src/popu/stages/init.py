@@ -21,6 +21,7 @@ from popu.problems.check import Proposal, Validated, validate
 from popu.problems.duplicates import program_key
 from popu.problems.prompts import fence
 from popu.problems.types import PROBLEM_TYPES, ProblemType, Reference
+from popu.rundir import RunDirectory, State
 from popu.sandbox.verdicts import Status
 from popu.seeds import derive_rng, derive_seed
 from popu.stages.backend import Backend
@@ -32,7 +33,6 @@ from popu.stages.common import (
     member_card,
     request,
 )
-from popu.stages.rundir import RunDirectory, State
 from popu.stages.validate import key_of
 
 IDENTITY = Reference("def f(x):\n    return x", "1")

@@ -9,10 +9,10 @@ from typing import Any
 from popu import artifacts
 from popu.population.matchmaking import match
 from popu.problems.types import PROBLEM_TYPES
+from popu.rundir import RunDirectory
 from popu.seeds import derive_rng
 from popu.stages.backend import Backend
 from popu.stages.common import draw_references, fitting_prompt, population_of, read_member_adapter, request
-from popu.stages.rundir import RunDirectory
 
 
 def propose(run: RunDirectory, step: int, backend: Backend) -> None:

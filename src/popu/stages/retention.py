@@ -2,7 +2,7 @@
 
 import shutil
 
-from popu.stages.rundir import RunDirectory
+from popu.rundir import RunDirectory
 
 KEPT_STEPS = 2  # the last steps whose heavy files are kept
 HEAVY = ("adapters", "children", "optimizer")

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-from popu.artifacts import read_json, write_json
+from popu.artifacts import read_json, sweep, write_json
 from popu.errors import ConfigError
+from popu.rundir import RunDirectory
 from popu.stages.backend import Backend
 from popu.stages.call import STAGES, STEP_STAGES, StageCall
-from popu.stages.rundir import RunDirectory
 
 
 def run_stage(call: StageCall, backend: Backend) -> None:
@@ -21,6 +21,7 @@ def run_stage(call: StageCall, backend: Backend) -> None:
     with run.locked():
         if call.stage != "checkpoint" and run.is_done(call.step, call.stage):
             return
+        sweep(run.step(call.step))
         started = time.monotonic()
         stage_function(call.stage)(run, call.step, backend)
         _record_time(run, call, time.monotonic() - started)

@@ -18,9 +18,9 @@ from popu.population.adapter import write_adapter
 from popu.population.member import Population
 from popu.rl.advantages import advantages
 from popu.rl.update import TrainSequence, update_adapter
+from popu.rundir import RunDirectory
 from popu.stages.backend import Backend
 from popu.stages.common import adapter_files, member_card, population_of, read_member_adapter
-from popu.stages.rundir import RunDirectory
 
 Row = Mapping[str, Any]
 

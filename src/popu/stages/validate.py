@@ -10,9 +10,9 @@ from popu import artifacts
 from popu.diagnostics.complexity import NO_PROGRAM, complexity
 from popu.problems.check import Proposal, Validated, validate
 from popu.problems.duplicates import problem_key, program_key
+from popu.rundir import RunDirectory
 from popu.sandbox.verdicts import Status
 from popu.stages.backend import Backend
-from popu.stages.rundir import RunDirectory
 
 
 def validate_stage(run: RunDirectory, step: int, backend: Backend) -> None:

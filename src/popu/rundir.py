@@ -57,6 +57,7 @@ class RunDirectory:
         Run length and checkpoint spacing may grow: they change no byte of a step. Raises ConfigError.
         """
         path = self.path / SETTINGS
+        artifacts.sweep(self.path)
         if path.exists():
             stored = Run.model_validate(artifacts.read_json(path))
             if run_id(stored) != run_id(settings) or stored.seed != settings.seed:
@@ -117,6 +118,10 @@ class RunDirectory:
                 if name in manifest["outputs"]:
                     return artifacts.verified(self.step(number), stage, name)
         raise ArtifactError(f"{self.path / relative}: expected a file of a finished stage, found none")
+
+    def heldout_path(self, number: int) -> Path:
+        """The held-out table of the members after a step."""
+        return self.path / "heldout" / f"step{number:05d}.parquet"
 
     def last_step(self) -> int | None:
         """The last finished step, None before `init` is."""
