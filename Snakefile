@@ -1,7 +1,7 @@
 # PopuLoRA: populations of teacher and student LoRA adapters co-evolve on one frozen base.
 #
 #   snakemake --cores all train_all                                  the default experiment
-#   snakemake --cores all --configfile config/smollm2.yaml train_all another one
+#   snakemake train_all --cores all --configfile config/smollm2.yaml another one
 #   snakemake --cores all pretrain_nano                              make the embedded base anew
 import sys
 

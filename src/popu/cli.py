@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from popu.errors import ArtifactError, ConfigError
-from popu.stages.call import DEVICE_STAGES, STAGES, StageCall
+from popu.stages.call import CLIENT_STAGES, STAGES, StageCall
 
 INPUT_FAULT = 2
 
@@ -39,13 +39,12 @@ def _parser() -> argparse.ArgumentParser:
         _run_arguments(command)
         if stage == "init":
             command.add_argument("--settings", required=True, help="the run's resolved config as JSON")
+        if stage == "heldout":
+            command.add_argument("--tasks-per-level", type=int, required=True)
+            command.add_argument("--samples", type=int, required=True)
     block = _command(commands, "block", _block, "all stages of some steps in one process")
     _run_arguments(block, "--last")
     block.add_argument("--first", type=int, required=True)
-    heldout = _command(commands, "heldout", _heldout, "score members on the held-out suite")
-    _run_arguments(heldout)
-    heldout.add_argument("--tasks-per-level", type=int, required=True)
-    heldout.add_argument("--samples", type=int, required=True)
     _command_summary(commands)
     export = _command(commands, "export", _export, "write a member as a PEFT directory")
     export.add_argument("member", help="slot (s0) or member id (s0.g1)")
@@ -76,16 +75,17 @@ def _run_arguments(command: argparse.ArgumentParser, step: str = "--step") -> No
 
 
 def _stage(arguments: argparse.Namespace) -> None:
-    from popu.stages.run import run_stage
-
-    call = StageCall(arguments.stage, str(arguments.run), arguments.step)
+    options = {name: getattr(arguments, name) for name in ("tasks_per_level", "samples") if name in arguments}
+    call = StageCall(arguments.stage, str(arguments.run), arguments.step, options)
     if arguments.stage == "init":
         from popu.rundir import RunDirectory, settings_from_json
 
         arguments.run.mkdir(parents=True, exist_ok=True)
         RunDirectory(arguments.run).create(settings_from_json(arguments.settings))
     started = time.monotonic()
-    if arguments.stage not in DEVICE_STAGES or not _in_worker(call):
+    if arguments.stage in CLIENT_STAGES or not _in_worker(call):
+        from popu.stages.run import run_stage
+
         with _backend() as backend:
             run_stage(call, backend)
     print(f"{call.stage} of step {call.step} in {call.run}: {time.monotonic() - started:.1f} s")
@@ -118,15 +118,6 @@ def _block(arguments: argparse.Namespace) -> None:
 
     with _backend() as backend:
         run_block(str(arguments.run), arguments.first, arguments.last, backend, lambda text: print(text, flush=True))
-
-
-def _heldout(arguments: argparse.Namespace) -> None:
-    from popu.rundir import RunDirectory
-    from popu.stages.heldout import heldout
-
-    with _backend() as backend:
-        run = RunDirectory(arguments.run)
-        heldout(run, arguments.step, arguments.tasks_per_level, arguments.samples, backend)
 
 
 def _watch_parent() -> None:

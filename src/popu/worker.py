@@ -17,6 +17,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def run_in_worker(call: StageCall, report: Callable[[str], None]) -> None:
     for attempt in (1, 2):
         connection = _connect_or_start()
         with connection:
-            request = {"stage": call.stage, "run": str(Path(call.run).resolve()), "step": call.step}
+            request = {**asdict(call), "run": str(Path(call.run).resolve())}
             try:
                 connection.sendall(json.dumps({**request, "cwd": os.getcwd()}).encode() + b"\n")
                 answer = _read_answer(connection)
@@ -213,14 +214,10 @@ def _serve_one(connection: socket.socket, backend: Any) -> bool:
         if request.get("query") == "status":
             answer: dict[str, Any] = {"status": "ok", "pid": os.getpid(), "code_version": code_version()}
         else:
-            answer = _run(
-                StageCall(request["stage"], request["run"], request["step"]),
-                request["cwd"],
-                connection,
-                backend,
-            )
+            directory = request.pop("cwd")
+            answer = _run(StageCall(**request), directory, connection, backend)
         connection.sendall(json.dumps(answer).encode() + b"\n")
-    except (OSError, ValueError, KeyError, Cancelled):
+    except (OSError, ValueError, KeyError, TypeError, Cancelled):
         pass  # the client is gone or sent no request: nobody waits for an answer
     return True
 

@@ -42,7 +42,7 @@ class Workspace:
 
     def command(self, *arguments: str) -> list[str]:
         where = ("-s", str(REPO / "Snakefile"), "--directory", str(self.path))
-        return [sys.executable, "-m", "snakemake", *where, "--cores", "2", "--configfile", "config.yaml", *arguments]
+        return [sys.executable, "-m", "snakemake", *arguments, *where, "--cores", "2", "--configfile", "config.yaml"]
 
     def environment(self) -> dict[str, str]:
         bin_directory = str(Path(sys.executable).parent)

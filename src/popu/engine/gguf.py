@@ -20,7 +20,7 @@ def file_of_package(name: str) -> Path:
     files = [path for place in places for path in Path(place).glob("*.gguf")]
     if len(files) != 1:
         raise ArtifactError(
-            f"--package: expected an installed package with one GGUF file, found {len(files)} in {name}"
+            f"--package: expected an installed package with one GGUF file, found {len(files)} files of {name}"
         )
     return files[0]
 

@@ -82,9 +82,9 @@ _PROPOSER_TEXT: dict[PromptStyle, dict[ProblemType, str]] = {
         "thought. It must be deterministic, import no random, time, file or network module, and differ from the "
         "examples. Reply with one ```python block defining `f` and one ```input block with the arguments as Python "
         "literals separated by commas. Examples:",
-        "code_i": "Write a new Python function `f` and one input for it, so that finding an input from the output takes "
-        "careful thought. It must be deterministic, import no random, time, file or network module, and differ from "
-        "the examples. Reply with one ```python block defining `f` and one ```input block with the arguments as "
+        "code_i": "Write a new Python function `f` and one input for it, so that finding the input from the output "
+        "takes careful thought. It must be deterministic, import no random, time, file or network module, and differ "
+        "from the examples. Reply with one ```python block defining `f` and one ```input block with the arguments as "
         "Python literals separated by commas. Examples:",
         "code_f": f"Write {N_PAIRS} different inputs for the Python function `f` below and a short message that helps "
         "someone who sees only inputs and outputs to write it, without giving the code away. Reply with "

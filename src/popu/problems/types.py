@@ -1,7 +1,8 @@
 """The three problem types of the method and what a problem holds."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 ProblemType = Literal["code_o", "code_i", "code_f"]
 PROBLEM_TYPES: tuple[ProblemType, ...] = get_args(ProblemType)
@@ -30,3 +31,8 @@ class Reference:
 
     program: str
     input: str
+
+
+def problem_of(row: Mapping[str, Any]) -> Problem:
+    """The problem of a row of problems whose status is ok."""
+    return Problem(row["problem_type"], row["program"], tuple(row["inputs"]), tuple(row["outputs"]), row["message"])

@@ -1,16 +1,17 @@
 """The names of the stages, and one call of one of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-STAGES = ("init", "propose", "validate", "solve", "verify", "update", "evolve", "checkpoint")
-STEP_STAGES = STAGES[1:7]
-DEVICE_STAGES = frozenset({"init", "propose", "solve", "update"})
+STEP_STAGES = ("propose", "validate", "solve", "verify", "update", "evolve")
+STAGES = ("init", *STEP_STAGES, "checkpoint", "heldout")
+CLIENT_STAGES = frozenset({"validate", "verify"})  # need no torch: they run where they are called
 
 
 @dataclass(frozen=True)
 class StageCall:
-    """One stage of one step of one run, by the run's directory."""
+    """One stage of one step of one run, by the run's directory; `options` are arguments of the stage's own."""
 
     stage: str
     run: str
     step: int
+    options: dict[str, int] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from popu.errors import ArtifactError
 from popu.population.adapter import Adapter, LoraConfig, read_adapter
 from popu.population.member import Member, Population
 from popu.problems.prompts import proposer_prompt
-from popu.problems.types import Problem, ProblemType, Reference
+from popu.problems.types import ProblemType, Reference
 from popu.rundir import RunDirectory, State
 from popu.seeds import derive_seed
 
@@ -98,8 +98,3 @@ def member_card(member: Member, step: int, run_hash: str, seed: int) -> dict[str
         "parents": list(member.parents),
         "operator": member.operator,
     }
-
-
-def problem_of(row: Mapping[str, Any]) -> Problem:
-    """The problem of a row of problems whose status is ok."""
-    return Problem(row["problem_type"], row["program"], tuple(row["inputs"]), tuple(row["outputs"]), row["message"])

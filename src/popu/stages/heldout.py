@@ -12,7 +12,7 @@ from popu.stages.backend import Backend
 from popu.stages.common import population_of, read_member_adapter
 
 
-def heldout(run: RunDirectory, step: int, tasks_per_level: int, samples: int, backend: Backend) -> None:
+def heldout(run: RunDirectory, step: int, backend: Backend, tasks_per_level: int, samples: int) -> None:
     """See the module. `in_buffer` marks tasks whose program, names and constants aside, was met in training."""
     settings = run.settings
     state = run.state(step)

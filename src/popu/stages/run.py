@@ -19,11 +19,11 @@ def run_stage(call: StageCall, backend: Backend) -> None:
     """
     run = RunDirectory(Path(call.run))
     with run.locked():
-        if call.stage != "checkpoint" and run.is_done(call.step, call.stage):
+        if run.is_done(call.step, call.stage):
             return
         sweep(run.step(call.step))
         started = time.monotonic()
-        stage_function(call.stage)(run, call.step, backend)
+        stage_function(call.stage)(run, call.step, backend, **call.options)
         _record_time(run, call, time.monotonic() - started)
 
 
@@ -36,13 +36,13 @@ def run_block(run_path: str, first: int, last: int, backend: Backend, report: Ca
         report(f"step {step}/{last} {time.monotonic() - started:.1f} s")
 
 
-def stage_function(stage: str) -> Callable[[RunDirectory, int, Backend], None]:
+def stage_function(stage: str) -> Callable[..., None]:
     """The function of a stage; imports only what that stage needs. Raises ConfigError for another name."""
     if stage not in STAGES:
         raise ConfigError(f"stage: expected one of {', '.join(STAGES)}, found {stage!r}")
     module = import_module(f"popu.stages.{stage}")
     name = "validate_stage" if stage == "validate" else stage
-    function: Callable[[RunDirectory, int, Backend], None] = getattr(module, name)
+    function: Callable[..., None] = getattr(module, name)
     return function
 
 

@@ -6,9 +6,10 @@ leaves no room for an answer gets no rollouts; `verify` calls it too large.
 
 from popu import artifacts
 from popu.problems.prompts import solver_prompt
+from popu.problems.types import problem_of
 from popu.rundir import RunDirectory
 from popu.stages.backend import Backend
-from popu.stages.common import population_of, problem_of, read_member_adapter, request
+from popu.stages.common import population_of, read_member_adapter, request
 
 
 def solve(run: RunDirectory, step: int, backend: Backend) -> None:

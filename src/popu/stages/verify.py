@@ -9,10 +9,10 @@ from typing import Any
 
 from popu import artifacts
 from popu.problems.check import answer_of, judge
+from popu.problems.types import problem_of
 from popu.rl.rewards import solve_fraction, student_reward, teacher_reward
 from popu.rundir import RunDirectory
 from popu.stages.backend import Backend
-from popu.stages.common import problem_of
 
 
 def verify(run: RunDirectory, step: int, backend: Backend) -> None:

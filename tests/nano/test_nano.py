@@ -1,0 +1,123 @@
+import itertools
+import random
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from popu.nano.build import make_corpus, make_tokenizer, run_phase
+from popu.nano.corpus import ROW_KINDS, sample_rows
+from popu.nano.pretrain import Phase, batches, encode_rows, schedule, weighted_loss
+from popu.nano.tokenizer import FENCES, train_tokenizer
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return list(itertools.islice(sample_rows(0.5, random.Random(0)), 300))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(rows):
+    return train_tokenizer(row.prefix + "".join(a + b for a, b in row.branches) for row in rows)
+
+
+def test_rows_have_the_formats_of_the_self_play(rows):
+    heads = {row.prefix.split("\n")[0] for row in rows if not row.prefix.startswith("```")}
+    assert heads == {"deduce", "abduce", "induce"}
+    tails = {row.prefix.splitlines()[-1] for row in rows if row.prefix.startswith("```")}
+    assert tails == {"propose deduce", "propose abduce", "propose induce"}
+    assert abs(sum(ROW_KINDS.values()) - 1) < 1e-9
+
+
+def test_slips_change_the_stated_share_of_answers():
+    clean = list(itertools.islice(sample_rows(0.0, random.Random(5)), 1))[0]
+    assert clean == next(sample_rows(0.0, random.Random(5)))
+
+    def answers(share):
+        rows = itertools.islice(sample_rows(share, random.Random(1)), 400)
+        return [row for row in rows if row.prefix.startswith("deduce")]
+
+    from popu.problems.parse import parse_answer
+
+    wrong = total = 0
+    for row in answers(0.4):
+        program = row.prefix.split("```python\n")[1].split("\n```")[0]
+        for given, answer in row.branches:
+            namespace: dict = {}
+            exec(program, namespace)  # the grammar's own program
+            arguments = given.split("\n")[1]
+            expected = eval(f"f({arguments})", namespace)
+            wrong += repr(expected) != repr(eval(parse_answer("code_o", answer)))
+            total += 1
+    assert wrong / total == pytest.approx(0.4, abs=0.05)
+
+
+def test_digits_fences_and_letters_are_single_tokens(tokenizer):
+    text = "deduce\n```python\ndef f(x):\n    return x + 120\n```\n```input\n'abc', [1, 23]\n```\n"
+    tokens = tokenizer.tokenize(text)
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+    assert all(fence in tokens for fence in ("```python\n", "```input\n", "\n```\n")) and len(FENCES) == 5
+    assert not any(sum(c.isdigit() for c in token) > 1 for token in tokens)
+    assert "ab" not in tokens
+
+
+def test_encoding_in_parts_equals_encoding_whole(rows, tokenizer):
+    for row in rows[:100]:
+        for given, completion in row.branches:
+            parts = [*tokenizer(row.prefix)["input_ids"], *(tokenizer(given)["input_ids"] if given else [])]
+            assert parts + tokenizer(completion)["input_ids"] == tokenizer(row.prefix + given + completion)["input_ids"]
+
+
+def test_every_row_is_in_one_batch(rows, tokenizer, tmp_path):
+    pq.write_table(encode_rows(rows, tokenizer), tmp_path / "rows.parquet", row_group_size=100)
+    seen = [tree for batch in batches([tmp_path / "rows.parquet"], 2000, 0, 0) for tree, _ in batch]
+    assert len(seen) == len(rows)
+    for batch in batches([tmp_path / "rows.parquet"], 2000, 0, 0):
+        assert len(batch) == 1 or len(batch) * max(tree.n_tokens for tree, _ in batch) <= 2000
+
+
+def test_schedule():
+    trunk, branch = Phase(1000, False, warmup=100), Phase(100, True)
+    assert [schedule(step, trunk) for step in (0, 99, 999)] == [0.01, 1.0, 1.0]
+    assert [schedule(step, branch) for step in (0, 50)] == [1.0, 0.5]
+
+
+def test_an_interrupted_phase_ends_with_the_same_weights(tmp_path):
+    make_tokenizer_small(tmp_path / "tokenizer")
+    make_corpus(tmp_path / "tokenizer", tmp_path / "rows.parquet", 60, 0.0, 0)
+    phase = Phase(6, True, tokens_per_batch=600, checkpoint_every=2)
+    run_phase(tmp_path / "tokenizer", [tmp_path / "rows.parquet"], None, phase, 1, tmp_path / "whole")
+
+    class Killed(Exception):
+        pass
+
+    import popu.nano.pretrain as pretrain
+
+    calls = []
+
+    def dies(model, batch):
+        calls.append(1)
+        if len(calls) == 4:
+            raise Killed
+        return weighted_loss(model, batch)
+
+    original, pretrain.weighted_loss = pretrain.weighted_loss, dies
+    try:
+        with pytest.raises(Killed):
+            run_phase(tmp_path / "tokenizer", [tmp_path / "rows.parquet"], None, phase, 1, tmp_path / "killed")
+    finally:
+        pretrain.weighted_loss = original
+    run_phase(tmp_path / "tokenizer", [tmp_path / "rows.parquet"], None, phase, 1, tmp_path / "killed")
+    whole, killed = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "killed"))
+    assert all(torch.equal(whole[key], killed[key]) for key in whole)
+
+
+def make_tokenizer_small(out):
+    import popu.nano.build as build
+
+    original, build.TOKENIZER_ROWS = build.TOKENIZER_ROWS, 200
+    try:
+        make_tokenizer(out)
+    finally:
+        build.TOKENIZER_ROWS = original
