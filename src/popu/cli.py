@@ -193,8 +193,8 @@ def _command_nano(commands) -> None:  # type: ignore[no-untyped-def]
     pretrain.add_argument("--tokenizer", type=Path, required=True)
     pretrain.add_argument("--corpus", type=Path, nargs="+", required=True)
     pretrain.add_argument("--init", type=Path, help="model directory to continue from; without it a fresh model")
+    pretrain.add_argument("--phase", choices=("warm", "refine", "branch"), required=True)
     pretrain.add_argument("--steps", type=int, required=True)
-    pretrain.add_argument("--decay", action="store_true", help="let the learning rate fall to zero")
     pretrain.add_argument("--threads", type=int, required=True)
     pretrain.add_argument("--out", type=Path, required=True)
     card = _command(nano, "card", _nano_card, "score the base per level and write it with its card")
@@ -218,10 +218,10 @@ def _nano_corpus(arguments: argparse.Namespace) -> None:
 
 def _nano_pretrain(arguments: argparse.Namespace) -> None:
     from popu.nano.build import run_phase
-    from popu.nano.pretrain import Phase
+    from popu.nano.pretrain import phase
 
-    phase = Phase(arguments.steps, arguments.decay)
-    run_phase(arguments.tokenizer, arguments.corpus, arguments.init, phase, arguments.threads, arguments.out)
+    chosen = phase(arguments.phase, arguments.steps)
+    run_phase(arguments.tokenizer, arguments.corpus, arguments.init, chosen, arguments.threads, arguments.out)
 
 
 def _nano_card(arguments: argparse.Namespace) -> None:

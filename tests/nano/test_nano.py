@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 from popu.nano.build import make_corpus, make_tokenizer, run_phase
 from popu.nano.corpus import ROW_KINDS, sample_rows
-from popu.nano.pretrain import Phase, batches, encode_rows, schedule, weighted_loss
+from popu.nano.pretrain import Phase, batches, encode_rows, phase, schedule, weighted_loss
 from popu.nano.tokenizer import FENCES, train_tokenizer
 
 
@@ -78,7 +78,7 @@ def test_every_row_is_in_one_batch(rows, tokenizer, tmp_path):
 
 
 def test_schedule():
-    trunk, branch = Phase(1000, False, warmup=100), Phase(100, True)
+    trunk, branch = phase("warm", 1000), phase("branch", 100)
     assert [schedule(step, trunk) for step in (0, 99, 999)] == [0.01, 1.0, 1.0]
     assert [schedule(step, branch) for step in (0, 50)] == [1.0, 0.5]
 
@@ -86,8 +86,8 @@ def test_schedule():
 def test_an_interrupted_phase_ends_with_the_same_weights(tmp_path):
     make_tokenizer_small(tmp_path / "tokenizer")
     make_corpus(tmp_path / "tokenizer", tmp_path / "rows.parquet", 60, 0.0, 0)
-    phase = Phase(6, True, tokens_per_batch=600, checkpoint_every=2)
-    run_phase(tmp_path / "tokenizer", [tmp_path / "rows.parquet"], None, phase, 1, tmp_path / "whole")
+    short = Phase(6, 1e-3, 600, decay=True, checkpoint_every=2)
+    run_phase(tmp_path / "tokenizer", [tmp_path / "rows.parquet"], None, short, 1, tmp_path / "whole")
 
     class Killed(Exception):
         pass
@@ -105,10 +105,10 @@ def test_an_interrupted_phase_ends_with_the_same_weights(tmp_path):
     original, pretrain.weighted_loss = pretrain.weighted_loss, dies
     try:
         with pytest.raises(Killed):
-            run_phase(tmp_path / "tokenizer", [tmp_path / "rows.parquet"], None, phase, 1, tmp_path / "killed")
+            run_phase(tmp_path / "tokenizer", [tmp_path / "rows.parquet"], None, short, 1, tmp_path / "killed")
     finally:
         pretrain.weighted_loss = original
-    run_phase(tmp_path / "tokenizer", [tmp_path / "rows.parquet"], None, phase, 1, tmp_path / "killed")
+    run_phase(tmp_path / "tokenizer", [tmp_path / "rows.parquet"], None, short, 1, tmp_path / "killed")
     whole, killed = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "killed"))
     assert all(torch.equal(whole[key], killed[key]) for key in whole)
 

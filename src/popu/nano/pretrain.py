@@ -1,7 +1,7 @@
 """Pretraining of the embedded base: a small Llama from scratch on grammar rows, resumable.
 
-Two phases: a trunk on clean answers, then a short branch on rows whose solver answers are of mixed quality. The same
-branch on clean rows is the comparison for the base's card.
+A trunk on clean answers, then a short branch on rows whose solver answers are of mixed quality. The same branch on clean
+rows is the comparison for the base's card.
 """
 
 import itertools
@@ -42,15 +42,31 @@ ARCHITECTURE = {
 
 @dataclass(frozen=True)
 class Phase:
-    """The trunk rises over `warmup` steps and stays at `lr`; a branch (`decay`) falls from `lr` to zero."""
+    """`warmup` steps up to `lr`, then constant, or (`decay`) a linear fall from `lr` to zero."""
 
     n_steps: int
-    decay: bool
-    lr: float = 3e-3
+    lr: float
+    tokens_per_batch: int  # padded positions
+    decay: bool = False
     warmup: int = 100
-    tokens_per_batch: int = 1_250  # padded positions
-    checkpoint_every: int = 500
+    checkpoint_every: int = 100
     seed: int = 0
+
+
+def phase(name: str, n_steps: int) -> Phase:
+    """A phase of the recipe by name: "warm" and "refine" make the trunk, "branch" ends it.
+
+    Small batches at a high rate bring a model this small past its first plateau; what it then knows shows only at a
+    lower rate. Raises ValueError for another name.
+    """
+    phases = {
+        "warm": Phase(n_steps, lr=3e-3, tokens_per_batch=1_250),
+        "refine": Phase(n_steps, lr=1e-3, tokens_per_batch=5_000),
+        "branch": Phase(n_steps, lr=1e-3, tokens_per_batch=5_000, decay=True),
+    }
+    if name not in phases:
+        raise ValueError(f"phase: expected one of {', '.join(phases)}, found {name!r}")
+    return phases[name]
 
 
 def new_model(vocab_size: int, eos_token_id: int, pad_token_id: int, seed: int) -> LlamaForCausalLM:
@@ -146,7 +162,7 @@ def weighted_loss(model: LlamaForCausalLM, batch: list[tuple[Tree, list[float]]]
 
 
 def schedule(step: int, phase: Phase) -> float:
-    """Share of the peak learning rate: warm-up and plateau in the trunk, linear decay to zero in a branch."""
+    """Share of the phase's learning rate at a step."""
     if phase.decay:
         return 1 - step / phase.n_steps
     return min(1.0, (step + 1) / phase.warmup)
