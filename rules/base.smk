@@ -34,52 +34,30 @@ rule nano_corpus:
         " --slip-share {params.slips} --seed {params.seed} > {log} 2>&1"
 
 
-rule nano_warm:
+rule nano_trunk:
     input:
         rows=[f"{NANO}/corpus/trunk.{part}.parquet" for part in (0, 1)],
     output:
-        model=f"{NANO}/warm/model.safetensors",
+        model=f"{NANO}/trunk/model.safetensors",
     log:
-        f"{NANO}/logs/warm.log",
+        f"{NANO}/logs/trunk.log",
     params:
         popu=POPU,
         tokenizer=f"{NANO}/tokenizer",
-        steps=CONFIG.nano.warm_steps,
-        out=f"{NANO}/warm",
+        steps=CONFIG.nano.trunk_steps,
+        out=f"{NANO}/trunk",
     threads: CONFIG.engine.threads
     resources:
         device=1,
     shell:
-        "{params.popu} nano pretrain --phase warm --tokenizer {params.tokenizer} --corpus {input.rows}"
+        "{params.popu} nano pretrain --phase trunk --tokenizer {params.tokenizer} --corpus {input.rows}"
         " --steps {params.steps} --threads {threads} --out {params.out} >> {log} 2>&1"
-
-
-rule nano_refine:
-    input:
-        rows=[f"{NANO}/corpus/trunk.{part}.parquet" for part in (1, 0)],
-        warm=f"{NANO}/warm/model.safetensors",
-    output:
-        model=f"{NANO}/refine/model.safetensors",
-    log:
-        f"{NANO}/logs/refine.log",
-    params:
-        popu=POPU,
-        tokenizer=f"{NANO}/tokenizer",
-        warm=f"{NANO}/warm",
-        steps=CONFIG.nano.refine_steps,
-        out=f"{NANO}/refine",
-    threads: CONFIG.engine.threads
-    resources:
-        device=1,
-    shell:
-        "{params.popu} nano pretrain --phase refine --tokenizer {params.tokenizer} --corpus {input.rows}"
-        " --init {params.warm} --steps {params.steps} --threads {threads} --out {params.out} >> {log} 2>&1"
 
 
 rule nano_branch:
     input:
         rows=f"{NANO}/corpus/{{branch}}.0.parquet",
-        trunk=f"{NANO}/refine/model.safetensors",
+        trunk=f"{NANO}/trunk/model.safetensors",
     output:
         model=f"{NANO}/branch-{{branch}}/model.safetensors",
     log:
@@ -89,7 +67,7 @@ rule nano_branch:
     params:
         popu=POPU,
         tokenizer=f"{NANO}/tokenizer",
-        trunk=f"{NANO}/refine",
+        trunk=f"{NANO}/trunk",
         steps=CONFIG.nano.branch_steps,
         out=f"{NANO}/branch-{{branch}}",
     threads: CONFIG.engine.threads

@@ -193,7 +193,7 @@ def _command_nano(commands) -> None:  # type: ignore[no-untyped-def]
     pretrain.add_argument("--tokenizer", type=Path, required=True)
     pretrain.add_argument("--corpus", type=Path, nargs="+", required=True)
     pretrain.add_argument("--init", type=Path, help="model directory to continue from; without it a fresh model")
-    pretrain.add_argument("--phase", choices=("warm", "refine", "branch"), required=True)
+    pretrain.add_argument("--phase", choices=("trunk", "branch"), required=True)
     pretrain.add_argument("--steps", type=int, required=True)
     pretrain.add_argument("--threads", type=int, required=True)
     pretrain.add_argument("--out", type=Path, required=True)

@@ -181,10 +181,9 @@ class Nano(Section):
     """How `pretrain_nano` makes the embedded base: a trunk on clean answers, then a branch with slips."""
 
     trunk_rows: int = Field(140_000, ge=100)
-    warm_steps: int = Field(7_000, ge=1)
-    refine_steps: int = Field(500, ge=1)
+    trunk_steps: int = Field(8_000, ge=1)
     branch_rows: int = Field(22_000, ge=100)
-    branch_steps: int = Field(400, ge=1)
+    branch_steps: int = Field(700, ge=1)
     slip_share: float = Field(0.35, ge=0, le=1)
     """Share of the branch's solver answers that are plausible slips."""
 

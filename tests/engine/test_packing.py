@@ -1,11 +1,14 @@
+import pytest
 import torch
 
 from popu.engine.packing import Tree, pack
 
 
-def test_a_packed_tree_has_the_logits_of_its_sequences(model):
+@pytest.mark.parametrize("width", [0, 12, 40])
+def test_a_packed_tree_has_the_logits_of_its_sequences(model, width):
     trees = [Tree([2, 3, 4], [[5, 6], [7], [8, 9, 10]]), Tree([11], [[12, 13, 14, 15]])]
-    packed = pack(trees)
+    packed = pack(trees, width)
+    assert packed.n_rows == (1 if width == 40 else 2)
     with torch.no_grad():
         states = model.model(
             input_ids=packed.ids, attention_mask=packed.mask, position_ids=packed.positions

@@ -25,7 +25,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class PackedTrees:
-    """`n` trees padded to `t` tokens, and the `m` branch tokens to predict.
+    """Trees in `n` rows padded to `t` tokens, and the `m` branch tokens to predict.
 
     `ids`, `positions`: (n, t). `mask`: (n, 1, t, t) bool, True where a query (dim 2) sees a key (dim 3).
     `rows`, `sources`, `tokens`: (m,), the token `tokens[j]` is predicted by the state at `[rows[j], sources[j]]`;
@@ -39,41 +39,68 @@ class PackedTrees:
     sources: torch.Tensor
     tokens: torch.Tensor
 
+    @property
+    def n_rows(self) -> int:
+        return self.ids.shape[0]
 
-def pack(trees: Sequence[Tree]) -> PackedTrees:
-    """Pack trees into rows, one a tree, padded on the right."""
-    width = max(tree.n_tokens for tree in trees)
-    ids = np.zeros((len(trees), width), np.int64)
+
+def pack(trees: Sequence[Tree], width: int = 0, predict_prefix: bool = False) -> PackedTrees:
+    """Packs trees in order into rows of `width` tokens (or the longest tree's, where that is more).
+
+    Trees that share a row do not see each other. With the default every row is as wide as the longest tree.
+    `predict_prefix` adds the prefix's tokens but the first to those to predict, before the tree's branches.
+    """
+    places, n_rows, width = _place(trees, width)
+    ids = np.zeros((n_rows, width), np.int64)
     positions = np.zeros_like(ids)
-    segments = np.full_like(ids, -1)
-    rows: list[np.ndarray] = []
+    owners = np.full_like(ids, -1)  # which tree a token belongs to, -1 padding
+    branches = np.zeros_like(ids)  # 0 prefix, b >= 1 branches
     sources: list[np.ndarray] = []
-    for n, tree in enumerate(trees):
-        start = len(tree.prefix)
-        ids[n, :start], positions[n, :start], segments[n, :start] = tree.prefix, np.arange(start), 0
+    for i, (tree, (row, begin)) in enumerate(zip(trees, places, strict=True)):
+        start = begin + len(tree.prefix)
+        ids[row, begin:start], positions[row, begin:start] = tree.prefix, np.arange(len(tree.prefix))
+        last = start - 1
+        if predict_prefix:
+            sources.append(np.arange(begin, last))
         for b, branch in enumerate(tree.branches, start=1):
             end = start + len(branch)
-            ids[n, start:end], segments[n, start:end] = branch, b
-            positions[n, start:end] = len(tree.prefix) + np.arange(len(branch))
+            ids[row, start:end], branches[row, start:end] = branch, b
+            positions[row, start:end] = len(tree.prefix) + np.arange(len(branch))
             source = np.arange(start - 1, end - 1)
-            source[:1] = len(tree.prefix) - 1
-            rows.append(np.full(len(branch), n))
+            source[:1] = last
             sources.append(source)
             start = end
-    tokens = [np.asarray(branch, np.int64) for tree in trees for branch in tree.branches]
+        owners[row, begin:start] = i
+    predicted = [([tree.prefix[1:]] if predict_prefix else []) + list(tree.branches) for tree in trees]
+    rows = np.repeat([row for row, _ in places], [sum(map(len, parts)) for parts in predicted])
+    tokens = [np.asarray(part, np.int64) for parts in predicted for part in parts]
     return PackedTrees(
         torch.from_numpy(ids),
         torch.from_numpy(positions),
-        torch.from_numpy(_visibility(segments))[:, None],
-        torch.from_numpy(np.concatenate(rows)),
+        torch.from_numpy(_visibility(owners, branches))[:, None],
+        torch.from_numpy(rows.astype(np.int64)),
         torch.from_numpy(np.concatenate(sources)),
         torch.from_numpy(np.concatenate(tokens)),
     )
 
 
-def _visibility(segments: np.ndarray) -> np.ndarray:
-    """(n, t, t) from segment numbers (n, t): 0 prefix, b >= 1 branches, -1 padding (which sees itself alone)."""
-    keys, queries = segments[:, None, :], segments[:, :, None]
-    earlier = np.tril(np.ones((segments.shape[1],) * 2, bool))
-    visible = earlier & ((keys == 0) | (keys == queries)) & (keys >= 0)
-    return visible | np.eye(segments.shape[1], dtype=bool)
+def _place(trees: Sequence[Tree], width: int) -> tuple[list[tuple[int, int]], int, int]:
+    """(row, first column) of every tree, number of rows, and their width."""
+    width = max(width, max(tree.n_tokens for tree in trees))
+    places: list[tuple[int, int]] = []
+    row, column = 0, 0
+    for tree in trees:
+        if column + tree.n_tokens > width:
+            row, column = row + 1, 0
+        places.append((row, column))
+        column += tree.n_tokens
+    return places, row + 1, width
+
+
+def _visibility(owners: np.ndarray, branches: np.ndarray) -> np.ndarray:
+    """(n, t, t) from (n, t): a token sees earlier ones of its tree that are prefix or of its branch; padding itself."""
+    width = owners.shape[1]
+    same_tree = owners[:, None, :] == owners[:, :, None]
+    same_branch = (branches[:, None, :] == 0) | (branches[:, None, :] == branches[:, :, None])
+    earlier = np.tril(np.ones((width, width), bool))
+    return (earlier & same_tree & same_branch & (owners[:, None, :] >= 0)) | np.eye(width, dtype=bool)

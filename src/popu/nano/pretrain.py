@@ -1,7 +1,7 @@
 """Pretraining of the embedded base: a small Llama from scratch on grammar rows, resumable.
 
-A trunk on clean answers, then a short branch on rows whose solver answers are of mixed quality. The same branch on clean
-rows is the comparison for the base's card.
+A trunk on clean answers, then a short branch on rows whose solver answers are of mixed quality. The same branch on
+clean rows is the comparison for the base's card.
 """
 
 import itertools
@@ -24,7 +24,8 @@ from popu.nano.corpus import Row
 from popu.optimizer import load_state_tensors, state_tensors
 from popu.seeds import derive_rng, derive_seed
 
-GIVEN_WEIGHT = 0.1  # loss weight of tokens that the model only reads in self-play
+ROW_WIDTH = 192  # tokens of a row into which trees are packed
+GIVEN_WEIGHT = 0.5  # loss weight of what the model only reads in self-play: it teaches names and copying
 
 ARCHITECTURE = {
     "hidden_size": 128,
@@ -42,27 +43,22 @@ ARCHITECTURE = {
 
 @dataclass(frozen=True)
 class Phase:
-    """`warmup` steps up to `lr`, then constant, or (`decay`) a linear fall from `lr` to zero."""
+    """A linear fall of the learning rate from `lr` to `final_lr`, after `warmup` steps of rising to it."""
 
     n_steps: int
     lr: float
-    tokens_per_batch: int  # padded positions
-    decay: bool = False
+    final_lr: float
+    tokens_per_batch: int
     warmup: int = 100
-    checkpoint_every: int = 100
+    checkpoint_every: int = 200
     seed: int = 0
 
 
 def phase(name: str, n_steps: int) -> Phase:
-    """A phase of the recipe by name: "warm" and "refine" make the trunk, "branch" ends it.
-
-    Small batches at a high rate bring a model this small past its first plateau; what it then knows shows only at a
-    lower rate. Raises ValueError for another name.
-    """
+    """A phase of the recipe by name: "trunk" or "branch". Raises ValueError for another name."""
     phases = {
-        "warm": Phase(n_steps, lr=3e-3, tokens_per_batch=1_250),
-        "refine": Phase(n_steps, lr=1e-3, tokens_per_batch=5_000),
-        "branch": Phase(n_steps, lr=1e-3, tokens_per_batch=5_000, decay=True),
+        "trunk": Phase(n_steps, lr=3e-3, final_lr=3e-4, tokens_per_batch=1_250),
+        "branch": Phase(n_steps, lr=6e-4, final_lr=0.0, tokens_per_batch=2_500),
     }
     if name not in phases:
         raise ValueError(f"phase: expected one of {', '.join(phases)}, found {name!r}")
@@ -110,7 +106,10 @@ def encode_rows(rows: Sequence[Row], tokenizer: PreTrainedTokenizerFast) -> pa.T
 def batches(
     corpora: Sequence[Path], tokens_per_batch: int, seed: int, epoch: int
 ) -> Iterator[list[tuple[Tree, list[float]]]]:
-    """Batches of (tree, weights of its branch tokens), rows of like length together, in an order set by the seed."""
+    """Batches of (tree, weights of its tokens but the first) in random order, at most `tokens_per_batch` tokens each.
+
+    Levels and kinds are mixed in every batch: sorting rows by length would make batches of one kind each.
+    """
     rng = derive_rng(seed, "order", epoch)
     files = [pq.ParquetFile(corpus) for corpus in corpora]
     groups = [(file, group) for file in files for group in range(file.num_row_groups)]
@@ -118,40 +117,32 @@ def batches(
     for file, group in groups:
         rows = [_weighted(row) for row in file.read_row_group(group).to_pylist()]
         rng.shuffle(rows)
-        rows.sort(key=lambda row: row[0].n_tokens)
-        cut: list[list[tuple[Tree, list[float]]]] = [[]]
+        batch: list[tuple[Tree, list[float]]] = []
+        n_tokens = 0
         for row in rows:
-            if cut[-1] and (len(cut[-1]) + 1) * row[0].n_tokens > tokens_per_batch:
-                cut.append([])
-            cut[-1].append(row)
-        rng.shuffle(cut)
-        yield from cut
+            if batch and n_tokens + row[0].n_tokens > tokens_per_batch:
+                yield batch
+                batch, n_tokens = [], 0
+            batch.append(row)
+            n_tokens += row[0].n_tokens
+        yield batch
 
 
 def _weighted(row: dict) -> tuple[Tree, list[float]]:
-    """The first prefix token alone is the tree's prefix, so that the rest of the prefix is trained on too.
-
-    With several branches the prefix has to be shared, and only branches are trained on.
-    """
-    branches = [given + completion for given, completion in zip(row["given"], row["completion"], strict=True)]
-    weights = [
-        [GIVEN_WEIGHT] * len(given) + [1.0] * len(completion)
-        for given, completion in zip(row["given"], row["completion"], strict=True)
-    ]
-    prefix = row["prefix"]
-    if len(branches) == 1:
-        branches = [prefix[1:] + branches[0]]
-        weights = [[GIVEN_WEIGHT] * (len(prefix) - 1) + weights[0]]
-        prefix = prefix[:1]
-    return Tree(prefix, branches), [weight for branch in weights for weight in branch]
+    """A row as a tree, and the loss weights of its tokens but the first."""
+    pairs = list(zip(row["given"], row["completion"], strict=True))
+    weights = [GIVEN_WEIGHT] * (len(row["prefix"]) - 1)
+    for given, completion in pairs:
+        weights += [GIVEN_WEIGHT] * len(given) + [1.0] * len(completion)
+    return Tree(row["prefix"], [given + completion for given, completion in pairs]), weights
 
 
 # --- training -------------------------------------------------------------------------------------------------
 
 
 def weighted_loss(model: LlamaForCausalLM, batch: list[tuple[Tree, list[float]]]) -> torch.Tensor:
-    """Weighted mean cross-entropy of the branch tokens."""
-    packed = pack([tree for tree, _ in batch])
+    """Weighted mean cross-entropy of all tokens but the first of every tree."""
+    packed = pack([tree for tree, _ in batch], ROW_WIDTH, predict_prefix=True)
     states = model.model(
         input_ids=packed.ids, attention_mask=packed.mask, position_ids=packed.positions, use_cache=False
     ).last_hidden_state
@@ -162,10 +153,9 @@ def weighted_loss(model: LlamaForCausalLM, batch: list[tuple[Tree, list[float]]]
 
 
 def schedule(step: int, phase: Phase) -> float:
-    """Share of the phase's learning rate at a step."""
-    if phase.decay:
-        return 1 - step / phase.n_steps
-    return min(1.0, (step + 1) / phase.warmup)
+    """The learning rate at a step."""
+    rise = min(1.0, (step + 1) / phase.warmup)
+    return rise * (phase.lr + (phase.final_lr - phase.lr) * step / phase.n_steps)
 
 
 def train(
@@ -177,12 +167,12 @@ def train(
 ) -> None:
     """Trains `model` in place for a phase; resumes from `directory` if an earlier call was interrupted."""
     names = dict(model.named_parameters())
-    optimizer = torch.optim.AdamW(names.values(), lr=phase.lr, betas=(0.9, 0.95), weight_decay=0.01)
+    optimizer = torch.optim.AdamW(names.values(), lr=phase.lr, betas=(0.9, 0.95), weight_decay=0.01, fused=True)
     step = _resume(model, optimizer, names, directory)
     started, first = time.monotonic(), step
     for batch in itertools.islice(_endless(corpora, phase), step, phase.n_steps):
         for group in optimizer.param_groups:
-            group["lr"] = phase.lr * schedule(step, phase)
+            group["lr"] = schedule(step, phase)
         loss = weighted_loss(model, batch)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -68,7 +68,7 @@ def update_adapter(
         for i, batch in enumerate(micro_batches):
             check()
             packed = pack([tree for tree, _ in batch])
-            logits = _logits(model, lora, packed, _segment(len(batch), parameters, adapter)) / temperature
+            logits = _logits(model, lora, packed, _segment(packed.n_rows, parameters, adapter)) / temperature
             log_probs = -torch.nn.functional.cross_entropy(logits, packed.tokens, reduction="none")
             old.setdefault(i, log_probs.detach())
             flat = [sequence for _, group in batch for sequence in group]
@@ -150,9 +150,9 @@ def _kl_to_base(
         prompts = list(dict.fromkeys(s.prompt for s in sequences if s.kind == kind))[:KL_PROMPTS]
         chosen = [s for s in sequences if s.kind == kind and s.prompt in set(prompts)]
         packed = pack([tree for batch in _micro_batches(chosen, 1 << 30) for tree, _ in batch])
-        with_adapter = Segment(len(prompts), adapter.factors, adapter.config.scale)
+        with_adapter = Segment(packed.n_rows, adapter.factors, adapter.config.scale)
         ours = torch.log_softmax(_logits(model, lora, packed, with_adapter) / temperature, -1)
-        base = torch.log_softmax(_logits(model, lora, packed, Segment(len(prompts), None)) / temperature, -1)
+        base = torch.log_softmax(_logits(model, lora, packed, Segment(packed.n_rows, None)) / temperature, -1)
         kl[kind] = float((ours.exp() * (ours - base)).sum(-1).mean())
     return kl
 
