@@ -12,8 +12,8 @@ import threading
 import time
 from pathlib import Path
 
-from popu.errors import ArtifactError, ConfigError
-from popu.stages.call import CLIENT_STAGES, STAGES, StageCall
+from popu.errors import USER_FAULTS
+from popu.stages.call import STAGES, StageCall
 
 INPUT_FAULT = 2
 
@@ -24,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
     _watch_parent()
     try:
         arguments.command(arguments)
-    except (ConfigError, ArtifactError) as error:
+    except USER_FAULTS as error:
         print(f"popu: {error}", file=sys.stderr)
         return INPUT_FAULT
     return 0
@@ -83,7 +83,7 @@ def _stage(arguments: argparse.Namespace) -> None:
         arguments.run.mkdir(parents=True, exist_ok=True)
         RunDirectory(arguments.run).create(settings_from_json(arguments.settings))
     started = time.monotonic()
-    if arguments.stage in CLIENT_STAGES or not _in_worker(call):
+    if not _in_worker(call):
         from popu.stages.run import run_stage
 
         with _backend() as backend:

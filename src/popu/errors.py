@@ -1,4 +1,4 @@
-"""Faults of the input: each is one message for the user and exit code 2."""
+"""Faults that the user can mend: each is one message and exit code 2."""
 
 
 class ConfigError(ValueError):
@@ -7,3 +7,10 @@ class ConfigError(ValueError):
 
 class ArtifactError(ValueError):
     """A file that cannot be used; the message names the file, what was expected and what was found."""
+
+
+class SandboxUnavailable(RuntimeError):
+    """The verifier cannot run on this machine; the message says what is missing."""
+
+
+USER_FAULTS = (ConfigError, ArtifactError, SandboxUnavailable)

@@ -1,4 +1,4 @@
-"""The worker: one warm process a machine that keeps the base loaded and runs the device stages of any run.
+"""The worker: one warm process a machine that keeps the base loaded and runs the stages of any run.
 
 It is a cache. Stage commands connect to it or start it; where it is absent, dead or of another code version they do
 without it, and no result depends on it. The socket lies in a directory that only its owner may enter.
@@ -21,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from popu.errors import ArtifactError, ConfigError
+from popu.errors import USER_FAULTS
 from popu.stages.call import StageCall
 
 START_TIMEOUT_S = 60.0
@@ -61,8 +61,8 @@ def socket_path() -> Path:
 def run_in_worker(call: StageCall, report: Callable[[str], None]) -> None:
     """Runs a stage in the worker, starting it where there is none.
 
-    Raises ConfigError or ArtifactError as the stage does, RuntimeError where it fails otherwise, WorkerUnavailable
-    where no worker answers (twice).
+    Raises the stage's fault of `USER_FAULTS`, RuntimeError where it fails otherwise, WorkerUnavailable where no
+    worker answers (twice).
     """
     for attempt in (1, 2):
         connection = _connect_or_start()
@@ -155,7 +155,7 @@ def _read_answer(connection: socket.socket) -> dict[str, Any] | None:
 def _raise_error(answer: dict[str, Any]) -> None:
     if answer["status"] == "ok":
         return
-    kinds = {"config": ConfigError, "artifact": ArtifactError}
+    kinds = {kind.__name__: kind for kind in USER_FAULTS}
     raise kinds.get(answer["status"], RuntimeError)(answer["message"])
 
 
@@ -231,10 +231,8 @@ def _run(call: StageCall, directory: str, connection: socket.socket, backend: An
         run_stage(call, backend)
     except Cancelled:
         raise
-    except ConfigError as error:
-        return {"status": "config", "message": str(error)}
-    except ArtifactError as error:
-        return {"status": "artifact", "message": str(error)}
+    except USER_FAULTS as error:
+        return {"status": type(error).__name__, "message": str(error)}
     except Exception:
         return {"status": "failed", "message": traceback.format_exc()}
     finally:

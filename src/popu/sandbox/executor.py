@@ -26,6 +26,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any
 
+from popu.errors import SandboxUnavailable
 from popu.problems import values
 from popu.problems.values import canonical, contains_nan, parse_value
 from popu.sandbox.verdicts import Status
@@ -53,10 +54,6 @@ CHILD_STATUSES = frozenset(
         Status.DENIED,
     }
 )
-
-
-class SandboxUnavailable(RuntimeError):
-    """No zygote could be started on this machine."""
 
 
 @dataclass(frozen=True)

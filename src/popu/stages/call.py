@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 STEP_STAGES = ("propose", "validate", "solve", "verify", "update", "evolve")
 STAGES = ("init", *STEP_STAGES, "checkpoint", "heldout")
-CLIENT_STAGES = frozenset({"validate", "verify"})  # need no torch: they run where they are called
 
 
 @dataclass(frozen=True)
