@@ -182,7 +182,7 @@ TABLES: dict[str, dict[str, str]] = {
 }
 
 
-def table_schema(name: str):  # type: ignore[no-untyped-def]
+def table_schema(name: str) -> Any:
     """The Arrow schema of a table, its name and version in the metadata."""
     import pyarrow as pa
 

@@ -10,11 +10,18 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from popu.errors import USER_FAULTS
 from popu.stages.call import STAGES, StageCall
 
+if TYPE_CHECKING:
+    from popu.stages.backend import Backend
+
+Commands = Any  # argparse's sub-parsers have no public type
 INPUT_FAULT = 2
 
 
@@ -60,7 +67,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(commands, name, function, text):  # type: ignore[no-untyped-def]
+def _command(
+    commands: Commands, name: str, function: Callable[[argparse.Namespace], None], text: str
+) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=text, description=text)
     command.set_defaults(command=function)
     return command
@@ -105,9 +114,7 @@ def _in_worker(call: StageCall) -> bool:
     return True
 
 
-def _backend():  # type: ignore[no-untyped-def]
-    from contextlib import closing
-
+def _backend() -> "closing[Backend]":
     from popu.stages.backend import Backend
 
     return closing(Backend())
@@ -137,7 +144,7 @@ def _watch_parent() -> None:
 # --- for people ------------------------------------------------------------------------------------------------
 
 
-def _command_summary(commands) -> None:  # type: ignore[no-untyped-def]
+def _command_summary(commands: Commands) -> None:
     summary = _command(commands, "summary", _summary, "learning and dynamics of an experiment: JSON, Markdown, figure")
     summary.add_argument("--experiment", type=Path, required=True, help="the experiment's directory")
 
@@ -179,7 +186,7 @@ def _worker(arguments: argparse.Namespace) -> None:
 # --- bases -----------------------------------------------------------------------------------------------------
 
 
-def _command_nano(commands) -> None:  # type: ignore[no-untyped-def]
+def _command_nano(commands: Commands) -> None:
     nano = commands.add_parser("nano", help="make the embedded base").add_subparsers(metavar="STEP", required=True)
     tokenizer = _command(nano, "tokenizer", _nano_tokenizer, "train the tokenizer on grammar rows")
     tokenizer.add_argument("--out", type=Path, required=True)
@@ -230,7 +237,7 @@ def _nano_card(arguments: argparse.Namespace) -> None:
     write_base(arguments.model, arguments.clean, arguments.slip_share, arguments.out)
 
 
-def _command_base(commands) -> None:  # type: ignore[no-untyped-def]
+def _command_base(commands: Commands) -> None:
     base = commands.add_parser("base", help="prepare a base model").add_subparsers(metavar="ACTION", required=True)
     convert = _command(base, "from-gguf", _base_from_gguf, "dequantize a GGUF file into a safetensors directory")
     where = convert.add_mutually_exclusive_group(required=True)

@@ -6,6 +6,7 @@ The readable reference is `decode_reference`, one sequence at a time without a c
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +27,9 @@ class SlabLayer(DynamicLayer):
         super().__init__()
         self._slabs: list[torch.Tensor] = []
 
-    def update(self, key_states, value_states, *args, **kwargs):  # type: ignore[no-untyped-def]
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         used = self.get_seq_length()
         total = used + key_states.shape[-2]
         if not self._slabs or total > self._slabs[0].shape[-2]:

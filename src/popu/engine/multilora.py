@@ -4,7 +4,7 @@ Rows of a batch are ordered by adapter; every targeted linear layer adds (alpha/
 Works for any model whose targets are `torch.nn.Linear`; gradients flow into A and B.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -50,7 +50,7 @@ class MultiLora:
         finally:
             self._active = ()
 
-    def _hook(self, name: str):  # type: ignore[no-untyped-def]
+    def _hook(self, name: str) -> Callable[..., torch.Tensor | None]:
         def add_lora(_module: nn.Module, args: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor | None:
             if not self._active:
                 return None

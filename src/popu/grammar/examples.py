@@ -7,10 +7,10 @@ alone differ from a pretraining program is a pretraining program.
 import ast
 import copy
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CodeType
-from typing import Literal
+from typing import Literal, cast
 
 from popu.grammar.levels import PRETRAINING_LEVELS, UNSEEN_LEVELS
 from popu.grammar.programs import Kind, sample_arguments, sample_program
@@ -129,12 +129,12 @@ def _complete(source: str, level: int, kinds: tuple[Kind, ...], rng: random.Rand
     return Example(source, level, kinds, tuple(inputs), tuple(outputs))
 
 
-def _define(source: str):  # type: ignore[no-untyped-def]
+def _define(source: str) -> Callable[..., object]:
     """The function `f` of a grammar program. Only text that this grammar made comes here, never a model's."""
     namespace: dict[str, object] = {}
     code: CodeType = compile(source, "<grammar>", "exec")
     exec(code, namespace)  # noqa: S102
-    return namespace["f"]
+    return cast(Callable[..., object], namespace["f"])
 
 
 def is_small(value: object) -> bool:

@@ -168,7 +168,7 @@ def train(
     """Trains `model` in place for a phase; resumes from `directory` if an earlier call was interrupted."""
     names = dict(model.named_parameters())
     optimizer = torch.optim.AdamW(names.values(), lr=phase.lr, betas=(0.9, 0.95), weight_decay=0.01, fused=True)
-    step = _resume(model, optimizer, names, directory)
+    step = _resume(optimizer, names, directory)
     started, first = time.monotonic(), step
     for batch in itertools.islice(_endless(corpora, phase), step, phase.n_steps):
         for group in optimizer.param_groups:
@@ -180,7 +180,7 @@ def train(
         optimizer.zero_grad()
         step += 1
         if step % phase.checkpoint_every == 0 or step == phase.n_steps:
-            _save(model, optimizer, names, step, directory)
+            _save(optimizer, names, step, directory)
             left = (time.monotonic() - started) / (step - first) * (phase.n_steps - step)
             report(f"step {step}/{phase.n_steps} loss {loss.item():.3f} {left / 60:.1f} min left")
 
@@ -190,14 +190,14 @@ def _endless(corpora: Sequence[Path], phase: Phase) -> Iterator[list[tuple[Tree,
         yield from batches(corpora, phase.tokens_per_batch, phase.seed, epoch)
 
 
-def _save(model, optimizer, names, step: int, directory: Path) -> None:  # type: ignore[no-untyped-def]
+def _save(optimizer: torch.optim.AdamW, names: dict[str, torch.nn.Parameter], step: int, directory: Path) -> None:
     tensors = {f"model.{name}": parameter.detach().contiguous() for name, parameter in names.items()}
     tensors |= {f"optimizer.{key}": value for key, value in state_tensors(optimizer, names).items()}
     with atomic_write(directory / "progress.safetensors") as path:
         save_file(tensors, path, metadata={"step": str(step)})
 
 
-def _resume(model, optimizer, names, directory: Path) -> int:  # type: ignore[no-untyped-def]
+def _resume(optimizer: torch.optim.AdamW, names: dict[str, torch.nn.Parameter], directory: Path) -> int:
     path = directory / "progress.safetensors"
     if not path.exists():
         return 0

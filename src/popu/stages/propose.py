@@ -4,10 +4,15 @@ Reads population.json and the buffer of the step before and the teachers' adapte
 proposals.parquet.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from popu import artifacts
+from popu.config import Run
+from popu.engine.base import TransformersEngine
+from popu.engine.protocol import Completion, Request
 from popu.population.matchmaking import match
+from popu.population.member import Population
 from popu.problems.types import PROBLEM_TYPES
 from popu.rundir import RunDirectory
 from popu.seeds import derive_rng
@@ -34,7 +39,9 @@ def propose(run: RunDirectory, step: int, backend: Backend) -> None:
     run.finish(step, "propose", [matches_path, proposals_path])
 
 
-def _plan(settings, step, population, buffer, engine):  # type: ignore[no-untyped-def]
+def _plan(
+    settings: Run, step: int, population: Population, buffer: Sequence[dict[str, Any]], engine: TransformersEngine
+) -> tuple[list[dict[str, Any]], list[Request]]:
     """One request a prompt, and what its rows will say."""
     wanted = settings.training.proposals
     rows: list[dict[str, Any]] = []
@@ -65,7 +72,12 @@ def _plan(settings, step, population, buffer, engine):  # type: ignore[no-untype
     return rows, requests
 
 
-def _rows(engine, rows, completions, step):  # type: ignore[no-untyped-def]
+def _rows(
+    engine: TransformersEngine,
+    rows: Sequence[dict[str, Any]],
+    completions: Sequence[Sequence[Completion]],
+    step: int,
+) -> list[dict[str, Any]]:
     return [
         {
             **row,
