@@ -6,9 +6,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from popu.engine.packing import pack
 from popu.nano.build import make_corpus, make_tokenizer, run_phase
 from popu.nano.corpus import ROW_KINDS, sample_rows
-from popu.nano.pretrain import Phase, batches, encode_rows, phase, schedule, weighted_loss
+from popu.nano.pretrain import ROW_WIDTH, Phase, batches, encode_rows, phase, schedule, weighted_loss
 from popu.nano.tokenizer import FENCES, train_tokenizer
 
 
@@ -69,24 +70,31 @@ def test_encoding_in_parts_equals_encoding_whole(rows, tokenizer):
             assert parts + tokenizer(completion)["input_ids"] == tokenizer(row.prefix + given + completion)["input_ids"]
 
 
-def test_every_row_is_in_one_batch(rows, tokenizer, tmp_path):
+def test_batches_fill_their_rows_in_random_order(rows, tokenizer, tmp_path):
     pq.write_table(encode_rows(rows, tokenizer), tmp_path / "rows.parquet", row_group_size=100)
-    seen = [tree for batch in batches([tmp_path / "rows.parquet"], 2000, 0, 0) for tree, _ in batch]
-    assert len(seen) == len(rows)
-    for batch in batches([tmp_path / "rows.parquet"], 2000, 0, 0):
-        assert len(batch) == 1 or sum(tree.n_tokens for tree, _ in batch) <= 2000
+    got = list(batches([tmp_path / "rows.parquet"], 4, 0, 0))
+    assert (
+        got
+        == list(batches([tmp_path / "rows.parquet"], 4, 0, 0))
+        != list(batches([tmp_path / "rows.parquet"], 4, 0, 1))
+    )
+    assert sum(map(len, got)) > 0.9 * len(rows)
+    for batch in got:
+        packed = pack([tree for tree, _ in batch], ROW_WIDTH, predict_prefix=True)
+        assert tuple(packed.ids.shape) == (4, ROW_WIDTH)
+        assert len(packed.tokens) == sum(len(weights) for _, weights in batch)
 
 
 def test_schedule():
-    short = Phase(1000, lr=1.0, final_lr=0.5, tokens_per_batch=1, warmup=100)
+    short = Phase(1000, lr=1.0, final_lr=0.5, rows_per_batch=1, warmup=100)
     assert [round(schedule(step, short), 6) for step in (0, 99, 500, 1000)] == [0.01, 0.9505, 0.75, 0.5]
     assert phase("branch", 7).final_lr == 0.0
 
 
-def test_an_interrupted_phase_ends_with_the_same_weights(tmp_path):
+def test_an_interrupted_phase_ends_with_the_same_weights(tmp_path, monkeypatch):
     make_tokenizer_small(tmp_path / "tokenizer")
     make_corpus(tmp_path / "tokenizer", tmp_path / "rows.parquet", 60, 0.0, 0)
-    short = Phase(6, 1e-3, 0.0, 600, warmup=1, checkpoint_every=2)
+    short = Phase(6, 1e-3, 0.0, 3, warmup=1, checkpoint_every=2)
     run_phase(tmp_path / "tokenizer", [tmp_path / "rows.parquet"], None, short, 1, tmp_path / "whole")
 
     class Killed(Exception):
@@ -94,13 +102,15 @@ def test_an_interrupted_phase_ends_with_the_same_weights(tmp_path):
 
     import popu.nano.pretrain as pretrain
 
+    monkeypatch.setattr(pretrain, "compiled", lambda model: model.model)  # compiling takes longer than the test
+
     calls = []
 
-    def dies(model, batch):
+    def dies(*arguments):
         calls.append(1)
         if len(calls) == 4:
             raise Killed
-        return weighted_loss(model, batch)
+        return weighted_loss(*arguments)
 
     original, pretrain.weighted_loss = pretrain.weighted_loss, dies
     try:

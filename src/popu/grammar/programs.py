@@ -12,9 +12,8 @@ from popu.grammar.levels import LEVELS, measure_level
 
 Kind = str  # "int", "str", "list", "dict": the type of a parameter
 
-NAMES = {"int": ("x", "y", "n"), "str": ("s", "t"), "list": ("v", "w"), "dict": ("d",)}
-INT_NAMES = NAMES["int"]
-LETTERS = "abcde"
+NAMES = {"int": ("x", "y", "z"), "str": ("s", "t"), "list": ("v", "w"), "dict": ("d",)}
+LETTERS = "abcd"
 
 
 @dataclass(frozen=True)
@@ -42,9 +41,9 @@ def sample_program(level: int, rng: random.Random) -> Program:
 def sample_value(kind: Kind, rng: random.Random) -> object:
     """A small random value of this kind."""
     if kind == "int":
-        return rng.randint(0, 9) if rng.random() < 0.8 else rng.randint(10, 20)
+        return rng.randint(0, 9) if rng.random() < 0.9 else rng.randint(10, 20)
     if kind == "str":
-        return "".join(rng.choice(LETTERS) for _ in range(rng.randint(1, 5)))
+        return "".join(rng.choice(LETTERS) for _ in range(rng.randint(1, 4)))
     if kind == "list":
         return [rng.randint(0, 9) for _ in range(rng.randint(1, 4))]
     if kind == "dict":
@@ -61,15 +60,16 @@ def sample_arguments(kinds: tuple[Kind, ...], rng: random.Random) -> tuple[objec
 # --- expressions -----------------------------------------------------------------------------------------------
 
 
-def _pick_name(kind: Kind, rng: random.Random, taken: tuple[str, ...] = ()) -> str:
-    return rng.choice([name for name in NAMES[kind] if name not in taken])
+def _name(kind: Kind, *taken: str) -> str:
+    """The first free name of a kind: names follow kinds, so that a small base need not learn to look them up."""
+    return next(name for name in NAMES[kind] if name not in taken)
 
 
 def _int_expr(rng: random.Random, names: list[str], depth: int) -> str:
     if depth == 0:
-        return rng.choice(names) if rng.random() < 0.7 else str(rng.randint(1, 9))
+        return rng.choice(names) if rng.random() < 0.8 else str(rng.randint(1, 5))
     left = _int_expr(rng, names, depth - 1)
-    right = rng.choice(names) if rng.random() < 0.3 else str(rng.randint(1, 9))
+    right = rng.choice(names) if rng.random() < 0.3 else str(rng.randint(1, 5))
     shape = rng.random()
     if shape < 0.4:
         return f"{left} + {right}"
@@ -152,14 +152,14 @@ def _function(name: str, parameters: list[str], body: list[str]) -> str:
 Built = tuple[str, tuple[Kind, ...]]
 
 
-def _ints(rng: random.Random, most: int = 2) -> list[str]:
-    return rng.sample(INT_NAMES, rng.randint(1, most))
+def _ints(rng: random.Random) -> list[str]:
+    return list(NAMES["int"][: rng.randint(1, 2)])
 
 
 def _arithmetic(rng: random.Random) -> Built:
     names = _ints(rng)
     if rng.random() < 0.3:
-        local = _pick_name("int", rng, tuple(names))
+        local = _name("int", *names)
         body = [f"{local} = {_int_expr(rng, names, 1)}", f"return {_int_expr(rng, [local, *names], 1)}"]
     else:
         body = [f"return {_int_expr(rng, names, rng.choice((1, 1, 2, 2, 3)))}"]
@@ -182,33 +182,33 @@ def _conditional(rng: random.Random) -> Built:
 
 
 def _string(rng: random.Random) -> Built:
-    name = _pick_name("str", rng)
+    name = _name("str")
     if rng.random() < 0.3:
-        other = _pick_name("int", rng)
+        other = _name("int")
         value = _str_to_int(rng, name)
         body = [f"return {value} {rng.choice('+-*')} {other}"]
         return _function("f", [name, other], body), ("str", "int")
     if rng.random() < 0.25:
         return _function("f", [name], [f"return {_str_to_int(rng, name)} + {rng.randint(1, 9)}"]), ("str",)
     if rng.random() < 0.3:
-        local = _pick_name("str", rng, (name,))
+        local = _name("str", name)
         body = [f"{local} = {_str_expr(rng, name, 1)}", f"return {_str_expr(rng, local, 1)}"]
         return _function("f", [name], body), ("str",)
     return _function("f", [name], [f"return {_str_expr(rng, name, rng.randint(1, 2))}"]), ("str",)
 
 
 def _list(rng: random.Random) -> Built:
-    name = _pick_name("list", rng)
+    name = _name("list")
     if rng.random() < 0.3:
         inner = _list_expr(rng, name, rng.randint(0, 2)) if rng.random() < 0.5 else name
         body = [f"return {_list_to_int(rng, inner)} {rng.choice('+-*')} {rng.randint(1, 5)}"]
         return _function("f", [name], body), ("list",)
     if rng.random() < 0.3:
-        other = _pick_name("int", rng)
+        other = _name("int")
         inner = rng.choice((f"{name} + [{other}]", f"[{other}] + {name}", f"[i + {other} for i in {name}]"))
         return _function("f", [name, other], [f"return {inner}"]), ("list", "int")
     if rng.random() < 0.3:
-        local = _pick_name("list", rng, (name,))
+        local = _name("list", name)
         body = [f"{local} = {_list_expr(rng, name, 1)}", f"return {_list_expr(rng, local, 1)}"]
         return _function("f", [name], body), ("list",)
     return _function("f", [name], [f"return {_list_expr(rng, name, rng.randint(1, 2))}"]), ("list",)
@@ -223,21 +223,21 @@ def _accumulate(rng: random.Random, names: list[str], indent: str = "") -> str:
 def _loop_header(rng: random.Random) -> tuple[str, str, Kind]:
     """(loop line, parameter name, its kind)"""
     if rng.random() < 0.5:
-        name = rng.choice(INT_NAMES)
+        name = _name("int")
         return f"for i in range({name}{rng.choice(('', ' % 3', ' % 4'))}):", name, "int"
-    name = _pick_name("list", rng)
+    name = _name("list")
     return f"for i in {name}:", name, "list"
 
 
 def _loop(rng: random.Random) -> Built:
     if rng.random() < 0.2:
-        name = _pick_name("str", rng)
+        name = _name("str")
         letter = rng.choice(LETTERS)
         change = rng.choice((f"r = i + r + '{letter}'", f"r = r + i + '{letter}'", "r = i + r", "r = r + i * 2"))
         body = [f"r = '{rng.choice(('', letter))}'", f"for i in {name}:", f"    {change}", "return r"]
         return _function("f", [name], body), ("str",)
     header, name, kind = _loop_header(rng)
-    extra = [_pick_name("int", rng, (name,))] if rng.random() < 0.4 else []
+    extra = [_name("int", name)] if rng.random() < 0.4 else []
     start = rng.choice((str(rng.randint(0, 9)), "0", *extra))
     body = [f"r = {start}", header, _accumulate(rng, extra, "    ")]
     if rng.random() < 0.15:
@@ -247,8 +247,8 @@ def _loop(rng: random.Random) -> Built:
 
 
 def _dict(rng: random.Random) -> Built:
-    name = _pick_name("dict", rng)
-    extra = [_pick_name("int", rng)] if rng.random() < 0.4 else []
+    name = _name("dict")
+    extra = [_name("int")] if rng.random() < 0.4 else []
     value = rng.choice((*extra, str(rng.randint(0, 9))))
     body = [_dict_change(rng, name, value) for _ in range(rng.choice((0, 1, 1, 2)))]
     result = rng.choice((name, _dict_to_int(rng, name), _dict_to_int(rng, name), _dict_to_list(rng, name)))
@@ -280,7 +280,7 @@ def _dict_to_list(rng: random.Random, name: str) -> str:
 
 
 def _helper(rng: random.Random) -> Built:
-    inner_name = rng.choice(INT_NAMES)
+    inner_name = _name("int")
     helper = _function("g", [inner_name], [f"return {_int_expr(rng, [inner_name], rng.randint(1, 2))}"])
     names = _ints(rng)
     call = rng.choice((f"g({names[0]})", f"g(g({names[0]}))", f"g({_int_expr(rng, names, 1)})"))
@@ -298,7 +298,7 @@ def _branch_in_loop(rng: random.Random, extra: list[str], indent: str) -> list[s
 
 def _nested(rng: random.Random) -> Built:
     header, name, kind = _loop_header(rng)
-    extra = [_pick_name("int", rng, (name,))] if rng.random() < 0.3 else []
+    extra = [_name("int", name)] if rng.random() < 0.3 else []
     body = [f"r = {rng.randint(0, 9)}", header, *_branch_in_loop(rng, extra, "    "), "return r"]
     return _function("f", [name, *extra], body), (kind, *("int",) * len(extra))
 
@@ -312,7 +312,7 @@ def _double_loop(rng: random.Random) -> Built:
 
 
 def _helper_with_control(rng: random.Random) -> Built:
-    inner = rng.choice(INT_NAMES)
+    inner = _name("int")
     if rng.random() < 0.5:
         first, second = (_int_expr(rng, [inner], 1) for _ in range(2))
         body = [f"if {_condition(rng, [inner])}:", f"    return {first}", f"return {second}"]
@@ -325,10 +325,10 @@ def _helper_with_control(rng: random.Random) -> Built:
         ]
     helper = _function("g", [inner], body)
     if rng.random() < 0.5:
-        name = _pick_name("list", rng)
+        name = _name("list")
         main = _function("f", [name], [f"return [g(i) for i in {name}]"])
         return f"{helper}\n{main}", ("list",)
-    name = _pick_name("int", rng)
+    name = _name("int")
     tail = rng.choice((f"g({name}) + {rng.randint(1, 9)}", f"g({name}) + g({rng.randint(1, 9)})", f"g(g({name}))"))
     return f"{helper}\n{_function('f', [name], [f'return {tail}'])}", ("int",)
 

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import which
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +25,8 @@ from popu.engine.packing import Tree, pack
 from popu.nano.corpus import Row
 from popu.optimizer import load_state_tensors, state_tensors
 from popu.seeds import derive_rng, derive_seed
+
+Core = Callable[..., Any]
 
 ROW_WIDTH = 192  # tokens of a row into which trees are packed
 GIVEN_WEIGHT = 0.5  # loss weight of what the model only reads in self-play: it teaches names and copying
@@ -48,7 +52,7 @@ class Phase:
     n_steps: int
     lr: float
     final_lr: float
-    tokens_per_batch: int
+    rows_per_batch: int  # packed rows of `ROW_WIDTH` tokens
     warmup: int = 100
     checkpoint_every: int = 200
     seed: int = 0
@@ -57,8 +61,8 @@ class Phase:
 def phase(name: str, n_steps: int) -> Phase:
     """A phase of the recipe by name: "trunk" or "branch". Raises ValueError for another name."""
     phases = {
-        "trunk": Phase(n_steps, lr=3e-3, final_lr=3e-4, tokens_per_batch=1_250),
-        "branch": Phase(n_steps, lr=6e-4, final_lr=0.0, tokens_per_batch=2_500),
+        "trunk": Phase(n_steps, lr=3e-3, final_lr=2e-4, rows_per_batch=13),
+        "branch": Phase(n_steps, lr=6e-4, final_lr=0.0, rows_per_batch=13),
     }
     if name not in phases:
         raise ValueError(f"phase: expected one of {', '.join(phases)}, found {name!r}")
@@ -103,10 +107,11 @@ def encode_rows(rows: Sequence[Row], tokenizer: PreTrainedTokenizerFast) -> pa.T
     return pa.table(columns, schema=ENCODED)
 
 
-def batches(
-    corpora: Sequence[Path], tokens_per_batch: int, seed: int, epoch: int
-) -> Iterator[list[tuple[Tree, list[float]]]]:
-    """Batches of (tree, weights of its tokens but the first) in random order, at most `tokens_per_batch` tokens each.
+Batch = list[tuple[Tree, list[float]]]
+
+
+def batches(corpora: Sequence[Path], n_rows: int, seed: int, epoch: int) -> Iterator[Batch]:
+    """Batches of (tree, weights of its tokens but the first) in random order, each filling `n_rows` packed rows.
 
     Levels and kinds are mixed in every batch: sorting rows by length would make batches of one kind each.
     """
@@ -114,23 +119,29 @@ def batches(
     files = [pq.ParquetFile(corpus) for corpus in corpora]
     groups = [(file, group) for file in files for group in range(file.num_row_groups)]
     rng.shuffle(groups)
+    batch: Batch = []
+    row, column = 0, 0
     for file, group in groups:
         rows = [_weighted(row) for row in file.read_row_group(group).to_pylist()]
         rng.shuffle(rows)
-        batch: list[tuple[Tree, list[float]]] = []
-        n_tokens = 0
-        for row in rows:
-            if batch and n_tokens + row[0].n_tokens > tokens_per_batch:
+        for tree, weights in rows:
+            if tree.n_tokens > ROW_WIDTH:
+                continue
+            if column + tree.n_tokens > ROW_WIDTH:
+                row, column = row + 1, 0
+            if row == n_rows:
                 yield batch
-                batch, n_tokens = [], 0
-            batch.append(row)
-            n_tokens += row[0].n_tokens
-        yield batch
+                batch, row = [], 0
+            batch.append((tree, weights))
+            column += tree.n_tokens
 
 
 def _weighted(row: dict) -> tuple[Tree, list[float]]:
-    """A row as a tree, and the loss weights of its tokens but the first."""
+    """A row as a tree of at most `ROW_WIDTH` tokens where dropping branches can do it, and the loss weights of its
+    tokens but the first."""
     pairs = list(zip(row["given"], row["completion"], strict=True))
+    while len(pairs) > 1 and len(row["prefix"]) + sum(len(g) + len(c) for g, c in pairs) > ROW_WIDTH:
+        pairs.pop()
     weights = [GIVEN_WEIGHT] * (len(row["prefix"]) - 1)
     for given, completion in pairs:
         weights += [GIVEN_WEIGHT] * len(given) + [1.0] * len(completion)
@@ -140,16 +151,29 @@ def _weighted(row: dict) -> tuple[Tree, list[float]]:
 # --- training -------------------------------------------------------------------------------------------------
 
 
-def weighted_loss(model: LlamaForCausalLM, batch: list[tuple[Tree, list[float]]]) -> torch.Tensor:
-    """Weighted mean cross-entropy of all tokens but the first of every tree."""
+def weighted_loss(model: LlamaForCausalLM, core: Core, batch: Batch, n_rows: int) -> torch.Tensor:
+    """Weighted mean cross-entropy of all tokens but the first of every tree; `core` is the model below its head.
+
+    The batch is padded to `n_rows` rows, so that every batch has the same shape.
+    """
     packed = pack([tree for tree, _ in batch], ROW_WIDTH, predict_prefix=True)
-    states = model.model(
-        input_ids=packed.ids, attention_mask=packed.mask, position_ids=packed.positions, use_cache=False
+    missing = n_rows - packed.n_rows
+    states = core(
+        input_ids=F.pad(packed.ids, (0, 0, 0, missing)),
+        attention_mask=F.pad(packed.mask, (0, 0, 0, 0, 0, 0, 0, missing), value=True),
+        position_ids=F.pad(packed.positions, (0, 0, 0, missing)),
+        use_cache=False,
     ).last_hidden_state
     logits = model.lm_head(states[packed.rows, packed.sources])
     weights = torch.tensor([weight for _, row in batch for weight in row])
     losses = F.cross_entropy(logits, packed.tokens, reduction="none")
     return (losses * weights).sum() / weights.sum()
+
+
+def compiled(model: LlamaForCausalLM) -> Core:
+    """The model below its head, compiled where the machine has a C++ compiler (about 1.5 times as fast)."""
+    core: Core = model.model
+    return torch.compile(core, dynamic=False) if which("g++") else core
 
 
 def schedule(step: int, phase: Phase) -> float:
@@ -167,13 +191,14 @@ def train(
 ) -> None:
     """Trains `model` in place for a phase; resumes from `directory` if an earlier call was interrupted."""
     names = dict(model.named_parameters())
+    core = compiled(model)
     optimizer = torch.optim.AdamW(names.values(), lr=phase.lr, betas=(0.9, 0.95), weight_decay=0.01, fused=True)
     step = _resume(optimizer, names, directory)
     started, first = time.monotonic(), step
     for batch in itertools.islice(_endless(corpora, phase), step, phase.n_steps):
         for group in optimizer.param_groups:
             group["lr"] = schedule(step, phase)
-        loss = weighted_loss(model, batch)
+        loss = weighted_loss(model, core, batch, phase.rows_per_batch)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -185,9 +210,9 @@ def train(
             report(f"step {step}/{phase.n_steps} loss {loss.item():.3f} {left / 60:.1f} min left")
 
 
-def _endless(corpora: Sequence[Path], phase: Phase) -> Iterator[list[tuple[Tree, list[float]]]]:
+def _endless(corpora: Sequence[Path], phase: Phase) -> Iterator[Batch]:
     for epoch in itertools.count():
-        yield from batches(corpora, phase.tokens_per_batch, phase.seed, epoch)
+        yield from batches(corpora, phase.rows_per_batch, phase.seed, epoch)
 
 
 def _save(optimizer: torch.optim.AdamW, names: dict[str, torch.nn.Parameter], step: int, directory: Path) -> None:
