@@ -38,7 +38,7 @@ class TransformersEngine:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text of a completion without EOS."""
-        return self.tokenizer.decode([token for token in tokens if token not in self.eos_ids])
+        return str(self.tokenizer.decode([token for token in tokens if token not in self.eos_ids]))
 
     def generate(
         self,

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer
 
 from popu.engine.multilora import MultiLora, Segment
-from popu.engine.protocol import Completion, Request
+from popu.engine.protocol import Completion, FinishReason, Request
 from popu.population.adapter import Adapter
 
 COMPACT_BELOW = 0.75  # share of live sequences under which the batch is compacted
@@ -54,6 +54,19 @@ class SlabLayer(DynamicLayer):
         total = self.get_seq_length()
         self._slabs = [slab.index_select(0, indices) for slab in self._slabs]
         self.keys, self.values = (slab[:, :, :total] for slab in self._slabs)
+
+
+class SlabCache(Cache):
+    """A `SlabLayer` for every layer of the model."""
+
+    def __init__(self, n_layers: int) -> None:
+        self.slabs = [SlabLayer() for _ in range(n_layers)]
+        super().__init__(layers=list(self.slabs))
+
+    def select(self, rows: torch.Tensor) -> None:
+        """Keeps these rows of the batch, in this order; a row may be taken several times."""
+        for slab in self.slabs:
+            slab.batch_select_indices(rows)
 
 
 @dataclass
@@ -106,8 +119,7 @@ class Decoder:
             _Sequence(i, requests[i].adapter, _uniforms(requests[i], k)) for i in batch for k in range(requests[i].n)
         ]
         rows = torch.tensor([row for row, request in enumerate(prompts) for _ in range(request.n)])
-        for layer in cache.layers:
-            layer.batch_select_indices(rows)
+        cache.select(rows)
         mask, logits = mask[rows], logits[rows]
         positions = mask.sum(1)
         temperatures = torch.tensor([requests[s.request].temperature for s in sequences])
@@ -123,8 +135,7 @@ class Decoder:
                 break
             if len(keep) < COMPACT_BELOW * len(live):
                 chosen = torch.tensor(keep)
-                for layer in cache.layers:
-                    layer.batch_select_indices(chosen)
+                cache.select(chosen)
                 mask, positions, tokens = mask[chosen], positions[chosen], tokens[chosen]
                 live = [live[row] for row in keep]
             mask = torch.cat([mask, mask.new_ones(len(live), 1)], 1)
@@ -135,7 +146,7 @@ class Decoder:
 
     def _prefill(
         self, prompts: Sequence[Request], adapters: Mapping[str, Adapter], check: Callable[[], None]
-    ) -> tuple[Cache, torch.Tensor, torch.Tensor]:
+    ) -> tuple["SlabCache", torch.Tensor, torch.Tensor]:
         """Cache, mask (n, t) and next-token logits (n, v) of prompts padded on the left."""
         check()
         width = max(len(request.prompt) for request in prompts)
@@ -147,7 +158,7 @@ class Decoder:
         causal = torch.ones(width, width, dtype=torch.bool).tril() & mask[:, None, :]
         causal = causal | torch.eye(width, dtype=torch.bool)  # padding sees itself: no row without a key
         positions = (mask.cumsum(1) - 1).clamp(min=0)
-        cache = Cache(layers=[SlabLayer() for _ in range(self.model.config.num_hidden_layers)])
+        cache = SlabCache(self.model.config.num_hidden_layers)
         segments = _segments([request.adapter for request in prompts], adapters)
         logits = self._forward(ids, causal[:, None], positions, cache, segments)
         return cache, mask, logits
@@ -245,7 +256,7 @@ def _advance(sequence: _Sequence, token: int, eos_ids: frozenset[int], budget: i
 
 
 def _completion(sequence: _Sequence) -> Completion:
-    reason = "stop" if sequence.finish_reason == "stop" else "length"
+    reason: FinishReason = "stop" if sequence.finish_reason == "stop" else "length"
     return Completion(tuple(sequence.tokens), tuple(sequence.log_probs), reason)
 
 

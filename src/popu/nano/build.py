@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import torch
 from safetensors.torch import load_file
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from popu.artifacts import atomic_write, sha256, write_json
 from popu.config import Base, Engine, Run, Training
@@ -114,5 +114,4 @@ def _accuracy(rows: list[Any]) -> dict[str, float]:
 
 
 def _tokenizer(path: Path) -> PreTrainedTokenizerFast:
-    tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(path)
-    return tokenizer
+    return PreTrainedTokenizerFast.from_pretrained(path)

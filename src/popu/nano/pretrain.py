@@ -31,7 +31,7 @@ Core = Callable[..., Any]
 ROW_WIDTH = 192  # tokens of a row into which trees are packed
 GIVEN_WEIGHT = 0.5  # loss weight of what the model only reads in self-play: it teaches names and copying
 
-ARCHITECTURE = {
+ARCHITECTURE: dict[str, Any] = {
     "hidden_size": 128,
     "intermediate_size": 384,
     "num_hidden_layers": 5,
@@ -77,7 +77,6 @@ def new_model(vocab_size: int, eos_token_id: int, pad_token_id: int, seed: int) 
         eos_token_id=eos_token_id,
         pad_token_id=pad_token_id,
         bos_token_id=None,
-        attn_implementation="sdpa",
         **ARCHITECTURE,
     )
     return LlamaForCausalLM(config)

@@ -160,7 +160,7 @@ def markdown(scores: Mapping[str, Any], dynamics: Mapping[str, Sequence[Sequence
         for i, rows in enumerate(group):
             for row in (rows[0], rows[-1]) if rows else ():
                 shares = (row["solve_rate"], row["valid_share"], row["unique_share"], row["duplicate_share"])
-                cells = [f"{100 * s:.0f} %" if s is not None else "-" for s in shares]
+                shown = [f"{100 * s:.0f} %" if s is not None else "-" for s in shares]
                 nodes = f"{row['n_nodes']:.1f}" if row["n_nodes"] else "-"
-                lines.append(f"| {arm} | {i + 1} | {row['step']} | {' | '.join(cells)} | {nodes} |")
+                lines.append(f"| {arm} | {i + 1} | {row['step']} | {' | '.join(shown)} | {nodes} |")
     return "\n".join(lines) + "\n"

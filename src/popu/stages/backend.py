@@ -28,11 +28,12 @@ class Backend:
         """The engine of a run. Raises ArtifactError where the base is missing or not the run's."""
         from popu.engine.base import TransformersEngine
 
-        key = (str(Path(settings.base.path).resolve()), settings.base_sha256, settings.engine, settings.base)
-        key = (*key, settings.training.lora.targets)
+        targets = settings.training.lora.targets
+        path = str(Path(settings.base.path).resolve())
+        key = (path, settings.base_sha256, settings.engine, settings.base, targets)
         if self._engine is None or key != self._engine_key:
             check_identity(settings.base, settings.base_sha256)
-            self._engine = TransformersEngine(settings.base, settings.engine, settings.training.lora.targets)
+            self._engine = TransformersEngine(settings.base, settings.engine, targets)
             self._engine_key = key
         return self._engine
 
