@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 from popu.engine.packing import pack
+from popu.nano import pretrain
 from popu.nano.build import make_corpus, make_tokenizer, run_phase
 from popu.nano.corpus import ROW_KINDS, sample_rows
 from popu.nano.pretrain import ROW_WIDTH, Phase, batches, encode_rows, phase, schedule, weighted_loss
@@ -92,6 +93,7 @@ def test_schedule():
 
 
 def test_an_interrupted_phase_ends_with_the_same_weights(tmp_path, monkeypatch):
+    monkeypatch.setattr(pretrain, "compiled", lambda model: model.model)  # compiling takes longer than the test
     make_tokenizer_small(tmp_path / "tokenizer")
     make_corpus(tmp_path / "tokenizer", tmp_path / "rows.parquet", 60, 0.0, 0)
     short = Phase(6, 1e-3, 0.0, 3, warmup=1, checkpoint_every=2)
@@ -99,10 +101,6 @@ def test_an_interrupted_phase_ends_with_the_same_weights(tmp_path, monkeypatch):
 
     class Killed(Exception):
         pass
-
-    import popu.nano.pretrain as pretrain
-
-    monkeypatch.setattr(pretrain, "compiled", lambda model: model.model)  # compiling takes longer than the test
 
     calls = []
 
