@@ -24,10 +24,12 @@ include: "rules/report.smk"
 
 
 rule train_all:
-    input:
-        bundles=[bundle(run, seed, steps_of(run)) for run in RUNS for seed in CONFIG.seeds],
-        summary=summary_files(),
     default_target: True
+    input:
+        bundles=[
+            bundle(run, seed, steps_of(run)) for run in RUNS for seed in CONFIG.seeds
+        ],
+        summary=summary_files(),
 
 
 rule pretrain_nano:

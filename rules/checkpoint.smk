@@ -10,8 +10,10 @@ rule checkpoint:
         manifest=f"{RUN}/checkpoints/step{{step}}/manifest.json",
     log:
         f"{RUN}/logs/step{{step}}.checkpoint.log",
+    conda:
+        "../envs/popu.yaml"
     params:
-        run=RUN,
+        run=run_folder,
         popu=POPU,
     shell:
         "{params.popu} checkpoint --run {params.run} --step {wildcards.step} > {log} 2>&1"

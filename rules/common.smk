@@ -10,7 +10,12 @@ from popu.base import expected_identity
 from popu.config import Run, arm_training, load_config, run_id
 from popu.errors import ArtifactError, ConfigError
 
-os.environ["POPU_WATCH_PARENT"] = "1"  # stages end with this process: no orphan keeps writing
+os.environ.update(
+    POPU_WATCH_PARENT="1",  # stages end with this process: no orphan keeps writing
+    PYTHONPATH=os.pathsep.join(
+        [f"{workflow.basedir}/src", *filter(None, [os.environ.get("PYTHONPATH")])]
+    ),
+)
 
 
 def _load():
@@ -38,6 +43,7 @@ CONFIG, RUNS = _load()
 EXPERIMENT = f"{CONFIG.results}/{CONFIG.experiment}"
 RUN = f"{EXPERIMENT}/{{run}}/seed{{seed}}"
 NANO = f"{CONFIG.results}/nano"
+SMOLLM2 = f"{CONFIG.results}/bases/smollm2"
 POPU = "exec python -m popu"  # exec: the stage is Snakemake's child and can tell that it is gone
 
 
@@ -58,9 +64,23 @@ def lock_experiment():
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        print(f"popu: {EXPERIMENT}: another Snakemake is at work on this experiment", file=sys.stderr, flush=True)
+        print(
+            f"popu: {EXPERIMENT}: another Snakemake is at work on this experiment",
+            file=sys.stderr,
+            flush=True,
+        )
         os._exit(2)
     globals()["_held_lock"] = lock
+
+
+def folder(wildcards, output):
+    """The directory of a rule's output."""
+    return os.path.dirname(output[0])
+
+
+def run_folder(wildcards):
+    """The directory of one seed of a run."""
+    return f"{EXPERIMENT}/{wildcards.run}/seed{wildcards.seed}"
 
 
 def settings_json(wildcards):
@@ -98,4 +118,52 @@ def block_ends(run):
     """The last steps of the blocks: evolutions, checkpoints and the end."""
     training = RUNS[run].training
     every = training.evolution.every or training.checkpoint_every
-    return [s for s in range(1, training.steps + 1) if s % every == 0 or is_checkpoint(run, s)]
+    return [
+        s
+        for s in range(1, training.steps + 1)
+        if s % every == 0 or is_checkpoint(run, s)
+    ]
+
+
+def state_before(wildcards):
+    return [
+        ancient(path)
+        for path in state_of(wildcards.run, wildcards.seed, int(wildcards.step) - 1)
+    ]
+
+
+def block_before(wildcards):
+    earlier = [s for s in block_ends(wildcards.run) if s < int(wildcards.step)]
+    return [
+        ancient(path)
+        for path in state_of(wildcards.run, wildcards.seed, max(earlier, default=0))
+    ]
+
+
+def block_first(wildcards):
+    return (
+        max(
+            (s for s in block_ends(wildcards.run) if s < int(wildcards.step)), default=0
+        )
+        + 1
+    )
+
+
+def made_base(_wildcards):
+    """The card of a base that a rule of this workflow makes; other bases are the user's."""
+    card = f"{CONFIG.base.path}/card.json"
+    return [ancient(card)] if card == f"{SMOLLM2}/card.json" else []
+
+
+def heldout_tables(_wildcards=None):
+    if not CONFIG.heldout.tasks_per_level:
+        return []
+    return [
+        f"{EXPERIMENT}/{run}/seed{seed}/heldout/step{steps_of(run):05d}.parquet"
+        for run in RUNS
+        for seed in CONFIG.seeds
+    ]
+
+
+def summary_files():
+    return [f"{EXPERIMENT}/summary.{ending}" for ending in ("json", "md", "png")]

@@ -10,14 +10,16 @@ rule heldout:
         table=f"{RUN}/heldout/step{{step}}.parquet",
     log:
         f"{RUN}/logs/step{{step}}.heldout.log",
-    params:
-        run=RUN,
-        popu=POPU,
-        tasks=CONFIG.heldout.tasks_per_level,
-        samples=CONFIG.heldout.samples,
+    conda:
+        "../envs/popu.yaml"
     threads: CONFIG.engine.threads
     resources:
         device=1,
+    params:
+        run=run_folder,
+        popu=POPU,
+        tasks=CONFIG.heldout.tasks_per_level,
+        samples=CONFIG.heldout.samples,
     shell:
         "{params.popu} heldout --run {params.run} --step {wildcards.step} --tasks-per-level {params.tasks}"
         " --samples {params.samples} > {log} 2>&1"

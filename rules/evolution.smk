@@ -11,8 +11,10 @@ if CONFIG.granularity == "stage":
             manifest=f"{RUN}/step{{step}}/evolve.json",
         log:
             f"{RUN}/logs/step{{step}}.evolve.log",
+        conda:
+            "../envs/popu.yaml"
         params:
-            run=RUN,
+            run=run_folder,
             popu=POPU,
         shell:
             "{params.popu} evolve --run {params.run} --step {wildcards.step} > {log} 2>&1"

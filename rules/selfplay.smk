@@ -4,25 +4,6 @@
 # `ancient` on every edge of the chain: what is finished is never redone because of a file's time.
 
 
-def state_before(wildcards):
-    return [ancient(path) for path in state_of(wildcards.run, wildcards.seed, int(wildcards.step) - 1)]
-
-
-def block_before(wildcards):
-    earlier = [s for s in block_ends(wildcards.run) if s < int(wildcards.step)]
-    return [ancient(path) for path in state_of(wildcards.run, wildcards.seed, max(earlier, default=0))]
-
-
-def block_first(wildcards):
-    return max((s for s in block_ends(wildcards.run) if s < int(wildcards.step)), default=0) + 1
-
-
-def made_base(_wildcards):
-    """The card of a base that a rule of this workflow makes; other bases are the user's."""
-    card = f"{CONFIG.base.path}/card.json"
-    return [ancient(card)] if card == rules.smollm2.output.card else []
-
-
 rule init:
     input:
         base=made_base,
@@ -30,13 +11,15 @@ rule init:
         manifest=f"{RUN}/step00000/init.json",
     log:
         f"{RUN}/logs/init.log",
-    params:
-        run=RUN,
-        popu=POPU,
-        settings=settings_json,
+    conda:
+        "../envs/popu.yaml"
     threads: CONFIG.engine.threads
     resources:
         device=1,
+    params:
+        run=run_folder,
+        popu=POPU,
+        settings=settings_json,
     shell:
         "{params.popu} init --run {params.run} --step 0 --settings {params.settings:q} > {log} 2>&1"
 
@@ -50,12 +33,14 @@ if CONFIG.granularity == "stage":
             manifest=f"{RUN}/step{{step}}/propose.json",
         log:
             f"{RUN}/logs/step{{step}}.propose.log",
-        params:
-            run=RUN,
-            popu=POPU,
+        conda:
+            "../envs/popu.yaml"
         threads: CONFIG.engine.threads
         resources:
             device=1,
+        params:
+            run=run_folder,
+            popu=POPU,
         shell:
             "{params.popu} propose --run {params.run} --step {wildcards.step} > {log} 2>&1"
 
@@ -66,8 +51,10 @@ if CONFIG.granularity == "stage":
             manifest=f"{RUN}/step{{step}}/validate.json",
         log:
             f"{RUN}/logs/step{{step}}.validate.log",
+        conda:
+            "../envs/popu.yaml"
         params:
-            run=RUN,
+            run=run_folder,
             popu=POPU,
         shell:
             "{params.popu} validate --run {params.run} --step {wildcards.step} > {log} 2>&1"
@@ -79,12 +66,14 @@ if CONFIG.granularity == "stage":
             manifest=f"{RUN}/step{{step}}/solve.json",
         log:
             f"{RUN}/logs/step{{step}}.solve.log",
-        params:
-            run=RUN,
-            popu=POPU,
+        conda:
+            "../envs/popu.yaml"
         threads: CONFIG.engine.threads
         resources:
             device=1,
+        params:
+            run=run_folder,
+            popu=POPU,
         shell:
             "{params.popu} solve --run {params.run} --step {wildcards.step} > {log} 2>&1"
 
@@ -95,8 +84,10 @@ if CONFIG.granularity == "stage":
             manifest=f"{RUN}/step{{step}}/verify.json",
         log:
             f"{RUN}/logs/step{{step}}.verify.log",
+        conda:
+            "../envs/popu.yaml"
         params:
-            run=RUN,
+            run=run_folder,
             popu=POPU,
         shell:
             "{params.popu} verify --run {params.run} --step {wildcards.step} > {log} 2>&1"
@@ -108,12 +99,14 @@ if CONFIG.granularity == "stage":
             manifest=f"{RUN}/step{{step}}/update.json",
         log:
             f"{RUN}/logs/step{{step}}.update.log",
-        params:
-            run=RUN,
-            popu=POPU,
+        conda:
+            "../envs/popu.yaml"
         threads: CONFIG.engine.threads
         resources:
             device=1,
+        params:
+            run=run_folder,
+            popu=POPU,
         shell:
             "{params.popu} update --run {params.run} --step {wildcards.step} > {log} 2>&1"
 
@@ -126,12 +119,14 @@ else:
             manifest=f"{RUN}/step{{step}}/evolve.json",
         log:
             f"{RUN}/logs/step{{step}}.block.log",
-        params:
-            run=RUN,
-            popu=POPU,
-            first=block_first,
+        conda:
+            "../envs/popu.yaml"
         threads: CONFIG.engine.threads
         resources:
             device=1,
+        params:
+            run=run_folder,
+            popu=POPU,
+            first=block_first,
         shell:
             "{params.popu} block --run {params.run} --first {params.first} --last {wildcards.step} > {log} 2>&1"
