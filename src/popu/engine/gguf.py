@@ -38,9 +38,11 @@ def convert(gguf: Path, out: Path) -> str:
         tokenizer = AutoTokenizer.from_pretrained(**source)
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise ArtifactError(f"{gguf}: expected a GGUF file that transformers can read, found: {error}") from error
-    if hasattr(model.config, "quantization_config"):
-        del model.config.quantization_config  # the saved weights are plain; a reader must not dequantize again
-    model.save_pretrained(out)
+    config = type(model.config)(**{k: v for k, v in model.config.to_dict().items() if k != "quantization_config"})
+    plain = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    plain.load_state_dict(model.state_dict())
+    plain.generation_config = model.generation_config
+    plain.save_pretrained(out)
     tokenizer.save_pretrained(out)
     digest = sha256(out / "model.safetensors")
     write_json(out / "card.json", {"name": out.name, "source": gguf.name, "sha256": digest})
