@@ -8,10 +8,9 @@ from popu.grammar.examples import Example, problems_of, reference_of, sample_exa
 from popu.grammar.levels import PRETRAINING_LEVELS
 from popu.grammar.slips import slip_arguments, slip_program, slip_value
 from popu.problems.prompts import answer_text, fence, proposal_text, proposer_prompt, solver_prompt
-from popu.problems.types import Problem, ProblemType, Reference
+from popu.problems.types import IDENTITY, Problem, ProblemType, Reference
 from popu.problems.values import Arguments, canonical, canonical_arguments
 
-IDENTITY = Reference("def f(x):\n    return x", "1")
 N_BRANCHES = 8
 
 # (solver or proposer, type): share of the rows

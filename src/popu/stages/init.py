@@ -20,7 +20,7 @@ from popu.population.member import founders
 from popu.problems.check import Proposal, Validated, validate
 from popu.problems.duplicates import program_key
 from popu.problems.prompts import fence
-from popu.problems.types import PROBLEM_TYPES, ProblemType, Reference
+from popu.problems.types import IDENTITY, PROBLEM_TYPES, ProblemType, Reference
 from popu.rundir import RunDirectory, State
 from popu.sandbox.verdicts import Status
 from popu.seeds import derive_rng, derive_seed
@@ -35,7 +35,6 @@ from popu.stages.common import (
 )
 from popu.stages.validate import key_of
 
-IDENTITY = Reference("def f(x):\n    return x", "1")
 SEED_TYPES: tuple[ProblemType, ...] = tuple(t for t in PROBLEM_TYPES if t != "code_f")
 MAX_ROUNDS = 4  # of filling the buffer by the base; a base whose proposals are rarely valid starts with fewer
 
