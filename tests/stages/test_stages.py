@@ -4,10 +4,12 @@ import random
 
 import pytest
 
+from popu.config import Base, Engine, Run, Training
+from popu.errors import ConfigError
 from popu.population.member import founders
 from popu.problems.check import Validated
 from popu.sandbox.verdicts import Status
-from popu.stages.common import draw_references
+from popu.stages.common import draw_references, selection_config
 from popu.stages.update import train_sequences
 from popu.stages.validate import problem_rows
 from popu.stages.verify import buffer_rows, outcome_rows
@@ -147,3 +149,16 @@ def test_the_single_agent_trains_on_both_roles():
     )
     assert [s.kind[0] for s in by_slot["a0"]] == ["teacher", "teacher", "student", "student"]
     assert [round(s.advantage, 5) for s in by_slot["a0"]] == [1.0, -1.0, 1.0, -1.0]
+
+
+def test_an_unknown_operator_is_named_before_any_work():
+    settings = Run(
+        arm="x",
+        seed=0,
+        training=Training(evolution={"operators": ["full_gausian"]}),
+        base=Base(),
+        base_sha256="",
+        engine=Engine(),
+    )
+    with pytest.raises(ConfigError, match=r"training\.evolution\..*full_gaussian"):
+        selection_config(settings)

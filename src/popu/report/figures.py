@@ -28,6 +28,7 @@ def summary_figure(
         for arm, colour in zip(dynamics, COLOURS, strict=False):
             _lines(axis, dynamics[arm], name, arm, colour)
         axis.set(title=title, xlabel="step")
+        axis.xaxis.get_major_locator().set_params(integer=True)
         if name != "n_nodes":
             axis.set_ylim(0, 1)
     axes[0].legend(frameon=False)

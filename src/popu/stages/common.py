@@ -6,7 +6,8 @@ from typing import Any
 
 from popu.config import Run
 from popu.engine.protocol import Request
-from popu.errors import ArtifactError
+from popu.errors import ArtifactError, ConfigError
+from popu.evolution.selection import SelectionConfig
 from popu.population.adapter import Adapter, LoraConfig, read_adapter
 from popu.population.member import Member, Population
 from popu.problems.prompts import proposer_prompt
@@ -98,3 +99,19 @@ def member_card(member: Member, step: int, run_hash: str, seed: int) -> dict[str
         "parents": list(member.parents),
         "operator": member.operator,
     }
+
+
+def selection_config(settings: Run) -> SelectionConfig:
+    """The constants of selection. Raises ConfigError, for an operator that does not exist among others."""
+    evolution = settings.training.evolution
+    try:
+        return SelectionConfig(
+            evolution.fraction,
+            evolution.grace_steps,
+            evolution.sigma_inflation,
+            evolution.crossover_probability,
+            evolution.operators,
+            evolution.roles,
+        )
+    except ValueError as error:
+        raise ConfigError(f"training.evolution.{error}") from error

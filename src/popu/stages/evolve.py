@@ -11,7 +11,7 @@ import torch
 
 from popu import artifacts
 from popu.evolution.registry import get_operator
-from popu.evolution.selection import Replacement, SelectionConfig, plan_replacements
+from popu.evolution.selection import Replacement, plan_replacements
 from popu.population.adapter import read_adapter, write_adapter
 from popu.population.lineage import lineage_rows
 from popu.population.member import Member, Population, version_name
@@ -19,7 +19,7 @@ from popu.population.ratings import PairResult, rate_pairs
 from popu.rundir import RunDirectory, State
 from popu.seeds import derive_rng, derive_seed
 from popu.stages.backend import Backend
-from popu.stages.common import adapter_files, member_card, population_of
+from popu.stages.common import adapter_files, member_card, population_of, selection_config
 from popu.stages.retention import apply_retention
 
 
@@ -31,7 +31,7 @@ def evolve(run: RunDirectory, step: int, backend: Backend) -> None:
     plan: list[Replacement] = []
     if config.evolution.every and step % config.evolution.every == 0:
         rng = derive_rng(run.settings.seed, step, "evolve")
-        plan = plan_replacements(rated, step, _selection(run), rng)
+        plan = plan_replacements(rated, step, selection_config(run.settings), rng)
     after = rated
     for birth in plan:
         after = after.with_member(birth.child)
@@ -66,18 +66,6 @@ def pair_results(run: RunDirectory, step: int) -> list[PairResult]:
 def _trained(population: Population, step: int) -> Population:
     """Every member in its version after this step's update: a name that is never reused."""
     return Population(tuple(replace(m, version=version_name(m.id, step)) for m in population.members))
-
-
-def _selection(run: RunDirectory) -> SelectionConfig:
-    evolution = run.settings.training.evolution
-    return SelectionConfig(
-        evolution.fraction,
-        evolution.grace_steps,
-        evolution.sigma_inflation,
-        evolution.crossover_probability,
-        evolution.operators,
-        evolution.roles,
-    )
 
 
 def _make_child(run: RunDirectory, step: int, birth: Replacement) -> list[Path]:

@@ -32,6 +32,7 @@ from popu.stages.common import (
     lora_config,
     member_card,
     request,
+    selection_config,
 )
 from popu.stages.validate import key_of
 
@@ -42,6 +43,7 @@ MAX_ROUNDS = 4  # of filling the buffer by the base; a base whose proposals are 
 def init(run: RunDirectory, step: int, backend: Backend) -> None:
     """See the module; `step` is 0."""
     settings = run.settings
+    selection_config(settings)  # a wrong operator's name is to fail here, not at the first evolution
     wanted = settings.training.population
     counts = (0, 0) if wanted.kind == "single" else (wanted.n_teachers, wanted.n_students)
     population = founders(*counts)
