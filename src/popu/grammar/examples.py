@@ -82,14 +82,18 @@ def reference_of(example: Example) -> Reference:
 
 
 def describe(source: str) -> str:
-    """The message of a grammar problem: which constructs and operators the program uses, in order of appearance."""
-    words = (_WORDS.get(type(node).__name__) or _called_name(node) for node in _in_order(ast.parse(source)))
-    return " ".join(dict.fromkeys(word for word in words if word)) or "constant"
+    """The message of a grammar problem: its constructs, operators and constants, in order of appearance.
+
+    It leaves out names and nesting: which parameter is meant, and how the parts hang together, only the pairs tell.
+    """
+    words = (_word(node) for node in _in_order(ast.parse(source)))
+    return " ".join(word for word in words if word) or "same"
 
 
 _WORDS = {
     "Add": "add", "Sub": "subtract", "Mult": "multiply", "Mod": "mod", "FloorDiv": "divide", "USub": "negate",
     "For": "loop", "If": "if", "IfExp": "if", "ListComp": "map", "Slice": "slice", "Dict": "dict", "List": "list",
+    "Lt": "less", "Gt": "greater", "Eq": "equal", "Return": "give",
 }  # fmt: skip
 
 
@@ -99,11 +103,14 @@ def _in_order(node: ast.AST) -> Iterator[ast.AST]:
         yield from _in_order(child)
 
 
-def _called_name(node: ast.AST) -> str | None:
-    if not isinstance(node, ast.Call):
-        return None
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
-    return name if name not in ("f", "range") else None
+def _word(node: ast.AST) -> str | None:
+    match node:
+        case ast.Constant(value):
+            return str(value)
+        case ast.Call(ast.Attribute(attr=name)) | ast.Call(ast.Name(id=name)):
+            return None if name in ("f", "range") else name
+        case _:
+            return _WORDS.get(type(node).__name__)
 
 
 def _complete(source: str, level: int, kinds: tuple[Kind, ...], rng: random.Random) -> Example | None:

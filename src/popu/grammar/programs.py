@@ -41,13 +41,13 @@ def sample_program(level: int, rng: random.Random) -> Program:
 def sample_value(kind: Kind, rng: random.Random) -> object:
     """A small random value of this kind."""
     if kind == "int":
-        return rng.randint(0, 9) if rng.random() < 0.9 else rng.randint(10, 20)
+        return rng.randint(0, 9)
     if kind == "str":
         return "".join(rng.choice(LETTERS) for _ in range(rng.randint(1, 4)))
     if kind == "list":
         return [rng.randint(0, 9) for _ in range(rng.randint(1, 4))]
     if kind == "dict":
-        keys = rng.sample(LETTERS, rng.randint(1, 3))
+        keys = rng.sample(LETTERS, rng.randint(1, 2))
         return {key: rng.randint(0, 9) for key in keys}
     raise ValueError(f"kind: expected int, str, list or dict, found {kind!r}")
 
@@ -67,20 +67,16 @@ def _name(kind: Kind, *taken: str) -> str:
 
 def _int_expr(rng: random.Random, names: list[str], depth: int) -> str:
     if depth == 0:
-        return rng.choice(names) if rng.random() < 0.8 else str(rng.randint(1, 5))
+        return rng.choice(names) if rng.random() < 0.9 else str(rng.randint(1, 5))
     left = _int_expr(rng, names, depth - 1)
     right = rng.choice(names) if rng.random() < 0.3 else str(rng.randint(1, 5))
     shape = rng.random()
-    if shape < 0.4:
+    if shape < 0.45:
         return f"{left} + {right}"
-    if shape < 0.65:
+    if shape < 0.7:
         return f"{left} - {right}"
-    if shape < 0.8:
+    if shape < 0.87:
         return f"{_wrap(left)} * {rng.randint(2, 3)}"
-    if shape < 0.88:
-        return f"{_wrap(left)} % {rng.randint(2, 5)}"
-    if shape < 0.93:
-        return f"{_wrap(left)} // 2"
     return f"{rng.choice(('max', 'min'))}({left}, {right})"
 
 
@@ -91,7 +87,7 @@ def _wrap(expression: str) -> str:
 def _condition(rng: random.Random, names: list[str]) -> str:
     name = rng.choice(names)
     if rng.random() < 0.3:
-        return f"{name} % {rng.randint(2, 3)} == 0"
+        return f"{name} % 2 == 0"
     right = rng.choice(names) if len(names) > 1 and rng.random() < 0.3 else str(rng.randint(1, 9))
     return f"{name} {rng.choice(('<', '>', '=='))} {right if right != name else rng.randint(1, 9)}"
 
@@ -117,7 +113,7 @@ def _str_expr(rng: random.Random, name: str, depth: int) -> str:
 
 def _str_to_int(rng: random.Random, name: str) -> str:
     letter = rng.choice(LETTERS)
-    return rng.choice((f"len({name})", f"{name}.count('{letter}')", f"{name}.find('{letter}')"))
+    return rng.choice((f"len({name})", f"{name}.count('{letter}')"))
 
 
 def _list_expr(rng: random.Random, name: str, depth: int) -> str:
@@ -158,11 +154,11 @@ def _ints(rng: random.Random) -> list[str]:
 
 def _arithmetic(rng: random.Random) -> Built:
     names = _ints(rng)
-    if rng.random() < 0.3:
+    if rng.random() < 0.2:
         local = _name("int", *names)
         body = [f"{local} = {_int_expr(rng, names, 1)}", f"return {_int_expr(rng, [local, *names], 1)}"]
     else:
-        body = [f"return {_int_expr(rng, names, rng.choice((1, 1, 2, 2, 3)))}"]
+        body = [f"return {_int_expr(rng, names, rng.choice((1, 1, 2)))}"]
     return _function("f", names, body), ("int",) * len(names)
 
 
@@ -186,7 +182,7 @@ def _string(rng: random.Random) -> Built:
     if rng.random() < 0.3:
         other = _name("int")
         value = _str_to_int(rng, name)
-        body = [f"return {value} {rng.choice('+-*')} {other}"]
+        body = [f"return {value} {rng.choice('+-')} {other}"]
         return _function("f", [name, other], body), ("str", "int")
     if rng.random() < 0.25:
         return _function("f", [name], [f"return {_str_to_int(rng, name)} + {rng.randint(1, 9)}"]), ("str",)
@@ -200,8 +196,8 @@ def _string(rng: random.Random) -> Built:
 def _list(rng: random.Random) -> Built:
     name = _name("list")
     if rng.random() < 0.3:
-        inner = _list_expr(rng, name, rng.randint(0, 2)) if rng.random() < 0.5 else name
-        body = [f"return {_list_to_int(rng, inner)} {rng.choice('+-*')} {rng.randint(1, 5)}"]
+        inner = _list_expr(rng, name, 1) if rng.random() < 0.3 else name
+        body = [f"return {_list_to_int(rng, inner)} {rng.choice('+-')} {rng.randint(1, 5)}"]
         return _function("f", [name], body), ("list",)
     if rng.random() < 0.3:
         other = _name("int")
@@ -224,7 +220,7 @@ def _loop_header(rng: random.Random) -> tuple[str, str, Kind]:
     """(loop line, parameter name, its kind)"""
     if rng.random() < 0.5:
         name = _name("int")
-        return f"for i in range({name}{rng.choice(('', ' % 3', ' % 4'))}):", name, "int"
+        return f"for i in range({name}{rng.choice(('', '', ' % 3'))}):", name, "int"
     name = _name("list")
     return f"for i in {name}:", name, "list"
 
@@ -237,33 +233,30 @@ def _loop(rng: random.Random) -> Built:
         body = [f"r = '{rng.choice(('', letter))}'", f"for i in {name}:", f"    {change}", "return r"]
         return _function("f", [name], body), ("str",)
     header, name, kind = _loop_header(rng)
-    extra = [_name("int", name)] if rng.random() < 0.4 else []
-    start = rng.choice((str(rng.randint(0, 9)), "0", *extra))
+    extra = [_name("int", name)] if rng.random() < 0.3 else []
+    start = rng.choice((str(rng.randint(0, 5)), "0", *extra))
     body = [f"r = {start}", header, _accumulate(rng, extra, "    ")]
-    if rng.random() < 0.15:
-        body.append("    r = r % 10")
-    tail = rng.choice(("r", "r", f"r + {rng.randint(1, 9)}", f"r * {rng.randint(2, 3)}"))
+    tail = rng.choice(("r", "r", f"r + {rng.randint(1, 5)}"))
     return _function("f", [name, *extra], [*body, f"return {tail}"]), (kind, *("int",) * len(extra))
 
 
 def _dict(rng: random.Random) -> Built:
     name = _name("dict")
-    extra = [_name("int")] if rng.random() < 0.4 else []
+    extra = [_name("int")] if rng.random() < 0.3 else []
     value = rng.choice((*extra, str(rng.randint(0, 9))))
-    body = [_dict_change(rng, name, value) for _ in range(rng.choice((0, 1, 1, 2)))]
+    body = [_dict_change(rng, name, value) for _ in range(rng.choice((0, 1)))]
     result = rng.choice((name, _dict_to_int(rng, name), _dict_to_int(rng, name), _dict_to_list(rng, name)))
-    if "(" in result and not result.startswith("sorted") and rng.random() < 0.6:
-        result = f"{result} {rng.choice('+-*')} {rng.choice((*extra, str(rng.randint(1, 9))))}"
+    if "(" in result and not result.startswith("sorted") and rng.random() < 0.5:
+        result = f"{result} {rng.choice('+-')} {rng.choice((*extra, str(rng.randint(1, 5))))}"
     return _function("f", [name, *extra], [*body, f"return {result}"]), ("dict", *("int",) * len(extra))
 
 
 def _dict_change(rng: random.Random, name: str, value: str) -> str:
-    key, c = rng.choice(LETTERS), rng.randint(1, 9)
+    key = rng.choice(LETTERS)
     return rng.choice(
         (
             f"{name}['{key}'] = {value}",
-            f"{name}['{key}'] = {value} + {c}",
-            f"{name}['{key}'] = {name}.get('{key}', {c}) + {value}",
+            f"{name}['{key}'] = {name}.get('{key}', 0) + {value}",
             f"{name}['{key}'] = len({name})",
             f"{name}.update({{'{key}': {value}}})",
         )
@@ -281,10 +274,10 @@ def _dict_to_list(rng: random.Random, name: str) -> str:
 
 def _helper(rng: random.Random) -> Built:
     inner_name = _name("int")
-    helper = _function("g", [inner_name], [f"return {_int_expr(rng, [inner_name], rng.randint(1, 2))}"])
+    helper = _function("g", [inner_name], [f"return {_int_expr(rng, [inner_name], 1)}"])
     names = _ints(rng)
     call = rng.choice((f"g({names[0]})", f"g(g({names[0]}))", f"g({_int_expr(rng, names, 1)})"))
-    tail = rng.choice(("", f" + {rng.choice(names)}", f" - {rng.randint(1, 9)}", f" * {rng.randint(2, 3)}"))
+    tail = rng.choice(("", f" + {rng.choice(names)}", f" - {rng.randint(1, 5)}"))
     return f"{helper}\n{_function('f', names, [f'return {call}{tail}'])}", ("int",) * len(names)
 
 
@@ -299,7 +292,7 @@ def _branch_in_loop(rng: random.Random, extra: list[str], indent: str) -> list[s
 def _nested(rng: random.Random) -> Built:
     header, name, kind = _loop_header(rng)
     extra = [_name("int", name)] if rng.random() < 0.3 else []
-    body = [f"r = {rng.randint(0, 9)}", header, *_branch_in_loop(rng, extra, "    "), "return r"]
+    body = [f"r = {rng.randint(0, 5)}", header, *_branch_in_loop(rng, extra, "    "), "return r"]
     return _function("f", [name, *extra], body), (kind, *("int",) * len(extra))
 
 

@@ -15,9 +15,9 @@ N_BRANCHES = 8
 
 # (solver or proposer, type): share of the rows
 ROW_KINDS: dict[tuple[str, ProblemType], float] = {
-    ("solve", "code_o"): 0.30,
+    ("solve", "code_o"): 0.32,
     ("solve", "code_i"): 0.24,
-    ("solve", "code_f"): 0.22,
+    ("solve", "code_f"): 0.20,
     ("propose", "code_o"): 0.08,
     ("propose", "code_i"): 0.08,
     ("propose", "code_f"): 0.08,

@@ -5,6 +5,7 @@ clean rows is the comparison for the base's card.
 """
 
 import itertools
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from popu.seeds import derive_rng, derive_seed
 Core = Callable[..., Any]
 
 ROW_WIDTH = 192  # tokens of a row into which trees are packed
+POOL = 128  # trees among which the packing chooses
 GIVEN_WEIGHT = 0.5  # loss weight of what the model only reads in self-play: it teaches names and copying
 
 ARCHITECTURE: dict[str, Any] = {
@@ -106,7 +108,8 @@ def encode_rows(rows: Sequence[Row], tokenizer: PreTrainedTokenizerFast) -> pa.T
     return pa.table(columns, schema=ENCODED)
 
 
-Batch = list[tuple[Tree, list[float]]]
+WeightedTree = tuple[Tree, list[float]]
+Batch = list[WeightedTree]
 
 
 def batches(corpora: Sequence[Path], n_rows: int, seed: int, epoch: int) -> Iterator[Batch]:
@@ -114,25 +117,34 @@ def batches(corpora: Sequence[Path], n_rows: int, seed: int, epoch: int) -> Iter
 
     Levels and kinds are mixed in every batch: sorting rows by length would make batches of one kind each.
     """
-    rng = derive_rng(seed, "order", epoch)
+    packed = _packed_rows(_shuffled(corpora, derive_rng(seed, "order", epoch)))
+    while len(rows := list(itertools.islice(packed, n_rows))) == n_rows:
+        yield [tree for row in rows for tree in row]
+
+
+def _shuffled(corpora: Sequence[Path], rng: random.Random) -> Iterator[WeightedTree]:
     files = [pq.ParquetFile(corpus) for corpus in corpora]
     groups = [(file, group) for file in files for group in range(file.num_row_groups)]
     rng.shuffle(groups)
-    batch: Batch = []
-    row, column = 0, 0
     for file, group in groups:
         rows = [_weighted(row) for row in file.read_row_group(group).to_pylist()]
         rng.shuffle(rows)
-        for tree, weights in rows:
-            if tree.n_tokens > ROW_WIDTH:
-                continue
-            if column + tree.n_tokens > ROW_WIDTH:
-                row, column = row + 1, 0
-            if row == n_rows:
-                yield batch
-                batch, row = [], 0
-            batch.append((tree, weights))
-            column += tree.n_tokens
+        yield from (row for row in rows if row[0].n_tokens <= ROW_WIDTH)
+
+
+def _packed_rows(trees: Iterator[WeightedTree]) -> Iterator[list[WeightedTree]]:
+    """Rows of `ROW_WIDTH` tokens: the tree that has waited longest, then from the next `POOL` the largest that fit."""
+    pool = list(itertools.islice(trees, POOL))
+    while pool:
+        row, free = [], ROW_WIDTH
+        at: int | None = 0
+        while at is not None:
+            row.append(pool.pop(at))
+            free -= row[-1][0].n_tokens
+            fitting = [i for i, (tree, _) in enumerate(pool) if tree.n_tokens <= free]
+            at = max(fitting, key=lambda i: pool[i][0].n_tokens, default=None)
+        yield row
+        pool += itertools.islice(trees, len(row))
 
 
 def _weighted(row: dict) -> tuple[Tree, list[float]]:

@@ -44,7 +44,11 @@ _WORDS = [
     "slice",
     "dict",
     "list",
-    "constant",
+    "less",
+    "greater",
+    "equal",
+    "give",
+    "same",
 ]
 # Keywords and operators take their spaces along, so that names and digits stay bare. Words outside the list are split
 # into letters: a model that has to reverse 'abc' must see its letters.
