@@ -58,6 +58,8 @@ def test_an_unknown_key_names_the_nearest(data, key, nearest):
         ({"training": {"update": {"learning_rate": -1.0}}}, "training.update.learning_rate", "-1.0"),
         ({"training": {"evolution": {"fraction": 1.0}}}, "training.evolution.fraction", "1.0"),
         ({"training": {"matching": {"method": "pfs"}}}, "training.matching.method", "'pfs'"),
+        ({"training": {"update": {"clip_high": float("inf")}}}, "training.update.clip_high", "inf"),
+        ({"training": {"lora": {"alpha": float("nan")}}}, "training.lora.alpha", "nan"),
         ({"engine": {"threads": "many"}}, "engine.threads", "'many'"),
         ({"experiment": "../up"}, "experiment", "'../up'"),
         ({"arms": {"a": {"lora": {"rank": 0}}}}, "arms.a.lora.rank", "0"),

@@ -24,9 +24,9 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class Section(BaseModel):
-    """Unknown keys are errors, values are immutable."""
+    """Unknown keys are errors, values are immutable, numbers are finite."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Population(Section):

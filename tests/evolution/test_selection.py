@@ -121,7 +121,7 @@ def test_crossover_probability():
 def test_one_survivor_can_only_mutate():
     plan = plan_replacements(graded(2, 2), 10, SelectionConfig(crossover_probability=1.0), random.Random(0))
     assert [r.operator for r in plan] == ["full_gaussian", "full_gaussian"]
-    with pytest.raises(ValueError, match="expected one for 1 parent, found .'layer_wise'"):
+    with pytest.raises(ValueError, match="expected one that takes the 1 survivor as parent, found layer_wise"):
         plan_replacements(graded(2, 2), 10, SelectionConfig(operators=("layer_wise",)), random.Random(0))
 
 

@@ -109,6 +109,9 @@ def test_epochs_take_several_steps_and_the_ratio_moves(model, lora, adapter):
     result = update_adapter(model, lora, adapter, {}, sequences(), Update(learning_rate=0.5, epochs=3), 1.0)
     assert {float(v) for k, v in result.optimizer.items() if k.endswith("step")} == {3.0}
     assert result.metrics[0]["clip_share"] > 0
+    once = update_adapter(model, lora, adapter, {}, sequences(), Update(learning_rate=0.5), 1.0)
+    for name in ("engine_mismatch", "entropy"):  # of the policy that the engine sampled from
+        assert [row[name] for row in result.metrics] == [row[name] for row in once.metrics]
 
 
 def test_no_sequences_change_nothing(model, lora, adapter):

@@ -151,14 +151,17 @@ def test_the_single_agent_trains_on_both_roles():
     assert [round(s.advantage, 5) for s in by_slot["a0"]] == [1.0, -1.0, 1.0, -1.0]
 
 
-def test_an_unknown_operator_is_named_before_any_work():
-    settings = Run(
-        arm="x",
-        seed=0,
-        training=Training(evolution={"operators": ["full_gausian"]}),
-        base=Base(),
-        base_sha256="",
-        engine=Engine(),
-    )
-    with pytest.raises(ConfigError, match=r"training\.evolution\..*full_gaussian"):
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        ({"evolution": {"operators": ["full_gausian"]}}, "full_gaussian"),
+        (
+            {"evolution": {"operators": ["layer_wise"]}, "population": {"n_teachers": 2, "n_students": 3}},
+            "1 survivor of 2 teachers",
+        ),
+    ],
+)
+def test_operators_that_cannot_serve_are_named_before_any_work(training, message):
+    settings = Run(arm="x", seed=0, training=Training(**training), base=Base(), base_sha256="", engine=Engine())
+    with pytest.raises(ConfigError, match=rf"training\.evolution\.operators?: .*{message}"):
         selection_config(settings)

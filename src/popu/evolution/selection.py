@@ -10,7 +10,7 @@ every cull would hit the newest child.
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from popu.evolution.registry import get_operator
@@ -86,6 +86,14 @@ def cullable(members: Sequence[Member], step: int, grace_steps: int) -> tuple[Me
     return tuple(m for m in ranked if m.generation == 0 or step - m.born_step >= grace_steps)
 
 
+def check_survivors(config: SelectionConfig, sizes: Mapping[str, int]) -> None:
+    """Raises ValueError if in an evolving sub-population of `sizes` too few survive for every listed operator."""
+    for role in config.roles:
+        n_survivors = sizes[role] - _quota(config, sizes[role])
+        if sizes[role] >= 2:
+            _fitting(config, n_survivors, f" of {sizes[role]} {role}s")
+
+
 def plan_replacements(
     population: Population, step: int, config: SelectionConfig, rng: random.Random
 ) -> list[Replacement]:
@@ -106,11 +114,23 @@ def plan_replacements(
         if role not in config.roles or len(members) < 2:
             continue
         rng.shuffle(members)
-        quota = max(1, math.floor(config.fraction * len(members) + 1e-9))
-        culled = cullable(members, step, config.grace_steps)[:quota]
+        culled = cullable(members, step, config.grace_steps)[: _quota(config, len(members))]
         survivors = [member for member in population.members if member in members and member not in culled]
         plan += [_birth(member, survivors, step, config, rng) for member in culled]
     return plan
+
+
+def _quota(config: SelectionConfig, size: int) -> int:
+    return max(1, math.floor(config.fraction * size + 1e-9))
+
+
+def _fitting(config: SelectionConfig, n_survivors: int, of: str = "") -> list[str]:
+    """The listed operators that `n_survivors` parents suffice for."""
+    fitting = [name for name in config.operators if get_operator(name).arity <= n_survivors]
+    if not fitting:
+        found = ", ".join(config.operators)
+        raise ValueError(f"operators: expected one that takes the {n_survivors} survivor{of} as parent, found {found}")
+    return fitting
 
 
 def _birth(
@@ -136,9 +156,7 @@ def _birth(
 
 
 def _draw_operator(config: SelectionConfig, n_survivors: int, rng: random.Random) -> str:
-    possible = [name for name in config.operators if get_operator(name).arity <= n_survivors]
-    if not possible:
-        raise ValueError(f"operators: expected one for {n_survivors} parent, found {config.operators!r}")
+    possible = _fitting(config, n_survivors)
     crossovers = [name for name in possible if get_operator(name).arity > 1]
     mutations = [name for name in possible if get_operator(name).arity == 1]
     if crossovers and mutations:

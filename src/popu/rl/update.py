@@ -64,7 +64,7 @@ def update_adapter(
     old: dict[int, Tensor] = {}
     totals = _Totals()
     norm = 0.0
-    for _ in range(config.epochs if sequences else 0):
+    for epoch in range(config.epochs if sequences else 0):
         for i, batch in enumerate(micro_batches):
             check()
             packed = pack([tree for tree, _ in batch])
@@ -77,7 +77,9 @@ def update_adapter(
             )
             stats = policy_loss(log_probs, old[i], advantage, n_tokens, config.clip_low, config.clip_high)
             stats.loss.backward()
-            totals.add(flat, log_probs.detach(), logits.detach(), stats.loss.item(), stats.clip_fraction)
+            totals.add_loss(stats.loss.item(), stats.clip_fraction, len(log_probs))
+            if epoch == 0:
+                totals.add_policy(flat, log_probs.detach(), logits.detach())
         norm = float(torch.nn.utils.clip_grad_norm_(parameters.values(), config.gradient_clip))
         optimizer.step()
         optimizer.zero_grad()
@@ -158,25 +160,20 @@ def _kl_to_base(
 
 
 class _Totals:
-    """Sums over micro-batches and epochs, by kind."""
+    """Sums over micro-batches: of the loss over all epochs, of the policy as it was before the first, by kind."""
 
     def __init__(self) -> None:
         self.sums: dict[tuple[str, str], dict[str, float]] = {}
         self.loss = 0.0
         self.clipped: list[tuple[float, int]] = []
 
-    def add(
-        self,
-        sequences: Sequence[TrainSequence],
-        log_probs: Tensor,
-        logits: Tensor,
-        loss: float,
-        clip_share: float,
-    ) -> None:
+    def add_loss(self, loss: float, clip_share: float, n_tokens: int) -> None:
+        self.loss += loss
+        self.clipped.append((clip_share, n_tokens))
+
+    def add_policy(self, sequences: Sequence[TrainSequence], log_probs: Tensor, logits: Tensor) -> None:
         logs = torch.log_softmax(logits, -1)
         entropy = -(logs.exp() * logs).sum(-1)
-        self.loss += loss
-        self.clipped.append((clip_share, len(log_probs)))
         start = 0
         for sequence in sequences:
             end = start + len(sequence.tokens)

@@ -7,7 +7,7 @@ from typing import Any
 from popu.config import Run
 from popu.engine.protocol import Request
 from popu.errors import ArtifactError, ConfigError
-from popu.evolution.selection import SelectionConfig
+from popu.evolution.selection import SelectionConfig, check_survivors
 from popu.population.adapter import Adapter, LoraConfig, read_adapter
 from popu.population.member import Member, Population
 from popu.problems.prompts import proposer_prompt
@@ -103,9 +103,9 @@ def member_card(member: Member, step: int, run_hash: str, seed: int) -> dict[str
 
 def selection_config(settings: Run) -> SelectionConfig:
     """The constants of selection. Raises ConfigError, for an operator that does not exist among others."""
-    evolution = settings.training.evolution
+    evolution, population = settings.training.evolution, settings.training.population
     try:
-        return SelectionConfig(
+        config = SelectionConfig(
             evolution.fraction,
             evolution.grace_steps,
             evolution.sigma_inflation,
@@ -113,5 +113,8 @@ def selection_config(settings: Run) -> SelectionConfig:
             evolution.operators,
             evolution.roles,
         )
+        if evolution.every and population.kind == "teams":
+            check_survivors(config, {"teacher": population.n_teachers, "student": population.n_students})
+        return config
     except ValueError as error:
         raise ConfigError(f"training.evolution.{error}") from error
