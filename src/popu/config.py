@@ -131,6 +131,8 @@ class Verifier(Section):
     wall_s: float = Field(10.0, gt=0, le=600)
     memory_mb: int = Field(256, ge=32)
     value_bytes: int = Field(65_536, ge=256)
+    unsafe: bool = False
+    """Go on where the machine cannot filter system calls. Only for programs that are trusted."""
 
 
 class Training(Section):

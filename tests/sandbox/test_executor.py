@@ -3,7 +3,9 @@
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -77,6 +79,8 @@ FAILURES = {
         "class Stop(Exception): pass\n" + _f("raise Stop"),
         "class Stop(BaseException):\n    def __str__(self): raise self\n" + _f("raise Stop"),
         _f("return f(x)"),
+        "return 1\n" + _f("return 1"),
+        "class A:\n    def __del__(self): 1 / 0\n" + _f("A()", "return '\\d' / x"),
         _f("return input()"),
         _f("return open('/etc/passwd').read()"),
         _f("return hash('a')"),
@@ -240,8 +244,7 @@ def test_a_request_leaves_no_trace_for_the_next(executor: Executor) -> None:
 def _forge(answer: object) -> str:
     content = json.dumps(answer).encode()
     frame = len(content).to_bytes(4, "big") + content
-    write = f"try: os['write'](fd, {frame!r})"
-    return _f(_OS, "for fd in range(3, 64):", f"    {write}", "    except OSError: pass", "os['_exit'](0)")
+    return _f(_OS, f"os['write'](4, {frame!r})", "os['_exit'](0)")
 
 
 @pytest.mark.parametrize(
@@ -284,23 +287,24 @@ def test_a_forged_answer_can_only_state_a_value_or_a_failure(executor: Executor)
     assert flood.status is Status.TOO_LARGE
 
 
+def _children_of(pid: int) -> list[str]:
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as listing:
+        return listing.read().split()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another account's descriptors are for root to see")
 def test_a_child_holds_one_descriptor_beside_the_null_device() -> None:
-    program = "\n".join(
-        [
-            "def f(x):",
-            f"    {_OS}",
-            "    held = []",
-            "    for fd in range(3, 1024):",
-            "        try: os['fstat'](fd)",
-            "        except OSError: continue",
-            "        held.append(fd)",
-            "    return len(held)",
-        ]
-    )
     ours = [os.open("/dev/null", os.O_RDONLY) for _ in range(200)]
     try:
-        with Executor(LIMITS) as executor:
-            assert executor.run([Job(program, ("0",))])[0].outputs == ("1",)
+        with Executor(LIMITS) as executor, ThreadPoolExecutor(1) as pool:
+            process = executor.slots[0].first.process
+            assert process is not None
+            running = pool.submit(executor.run, [Job(_f("while True: pass"), ("0",))])
+            while not (children := _children_of(process.pid)):
+                time.sleep(0.01)
+            time.sleep(0.1)
+            assert sorted(map(int, os.listdir(f"/proc/{children[0]}/fd"))) == [0, 1, 2, 4]
+            assert running.result()[0].status is Status.TIMEOUT
     finally:
         for fd in ours:
             os.close(fd)
@@ -334,29 +338,33 @@ def test_files_processes_and_environment_are_out_of_reach(executor: Executor) ->
         "os['setuid'](0)",
         "os['posix_spawn']('/bin/true', ['true'], {})",
     ]
-    outcomes = executor.run([Job(_f(_OS, attempt, "return 1"), ("0",)) for attempt in attempts])
-    assert [outcome.status for outcome in outcomes] == [Status.RAISED] * len(attempts)
+    outcomes = executor.run(
+        [Job(_f(_OS, f"try: {attempt}", "except BaseException: pass", "return 1"), ("0",)) for attempt in attempts]
+    )
+    assert [outcome.status for outcome in outcomes] == [Status.DENIED] * len(attempts)
     environment = executor.run([Job(_f(_OS, "return sorted(os['environ'])"), ("0",))])[0]
     assert environment.outputs[0] in ("['LC_CTYPE', 'PYTHONHASHSEED']", "['PYTHONHASHSEED']")
 
 
-@pytest.mark.parametrize("signal_name", ["SIGKILL", "SIGTERM"])
-def test_a_program_that_kills_its_zygote_has_crashed(executor: Executor, signal_name: str) -> None:
+@pytest.mark.parametrize("signal_name", ["SIGKILL", "SIGTERM", "SIGSTOP", "SIGABRT"])
+@pytest.mark.parametrize("whom", ["os['getppid']()", "-1", "1", "0"])
+def test_a_program_cannot_signal_others(executor: Executor, signal_name: str, whom: str) -> None:
+    process = executor.slots[0].first.process
     number = int(getattr(signal, signal_name))
-    kill = Job(_f(_OS, f"os['kill'](os['getppid'](), {number})", "while True: pass"), ("0",))
-    good = Job(_f(f"return x + {number}"), ("1",))
-    crashed, fine = executor.run([kill, good])
-    assert crashed.status is Status.CRASHED
-    assert fine.outputs == (str(1 + number),)
+    denied = executor.run([Job(_f(_OS, f"os['kill']({whom}, {number})", "while True: pass"), ("0",))])[0]
+    assert denied.status is Status.DENIED
+    assert executor.slots[0].first.process is process and process is not None and process.poll() is None
 
 
-def test_a_program_that_stops_its_zygote_is_survived() -> None:
-    with Executor(Limits(cpu_s=0.2, wall_s=0.3)) as executor:
-        executor.slots[0].first.grace_s = 0.2
-        stop = Job(_f(_OS, f"os['kill'](os['getppid'](), {int(signal.SIGSTOP)})", "while True: pass"), ("0",))
-        crashed, fine = executor.run([stop, Job(_f("return x"), ("1",))])
-    assert crashed.status is Status.CRASHED
-    assert fine.status is Status.OK
+def test_a_zygote_killed_during_a_run_is_replaced_and_asked_again() -> None:
+    with Executor(Limits(cpu_s=5.0)) as executor, ThreadPoolExecutor(1) as pool:
+        process = executor.slots[0].first.process
+        assert process is not None
+        running = pool.submit(executor.run, [Job(_f("for _ in range(5 * 10**6): pass", "return x"), ("1",))])
+        while not _children_of(process.pid):
+            time.sleep(0.005)
+        process.kill()
+        assert running.result()[0].outputs == ("1",)
 
 
 def test_a_zygote_killed_between_requests_is_replaced() -> None:
@@ -368,7 +376,7 @@ def test_a_zygote_killed_between_requests_is_replaced() -> None:
 
 
 def test_a_program_that_waits_meets_the_wall_limit() -> None:
-    program = _f(_OS, "os['sys'].modules['select'].poll().poll()", "return 1")
+    program = _f(_OS, "os['sys'].modules['time'].sleep(9)", "return 1")
     with Executor(Limits(cpu_s=0.2, wall_s=0.4)) as executor:
         outcome = executor.run([Job(program, ("0",))])[0]
     assert outcome.status is Status.TIMEOUT
@@ -400,17 +408,13 @@ def test_hash_seeds_are_given_and_differ() -> None:
 
 
 def test_no_zombie_and_no_orphan_remains() -> None:
-    def children_of(pid: int) -> list[str]:
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as listing:
-            return listing.read().split()
-
     with Executor(LIMITS) as executor:
         programs = [_f(f"return {i}") for i in range(60)] + [_f("while True: pass"), _f("[].pop()")]
         executor.run([Job(program, ("0",)) for program in programs])
         processes = [zygote.process for zygote in (executor.slots[0].first, executor.slots[0].second)]
         pids = [process.pid for process in processes if process is not None]
         assert len(pids) == 2
-        assert [children_of(pid) for pid in pids] == [[], []]
+        assert [_children_of(pid) for pid in pids] == [[], []]
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)

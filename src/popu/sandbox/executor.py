@@ -29,6 +29,7 @@ from typing import Any
 from popu.errors import SandboxUnavailable
 from popu.problems import values
 from popu.problems.values import canonical, contains_nan, parse_value
+from popu.sandbox.confinement import CANARIES
 from popu.sandbox.verdicts import Status
 
 ZYGOTE_FILE = Path(__file__).resolve().with_name("zygote.py")
@@ -67,6 +68,8 @@ class Limits:
     wall_s: float = 10.0
     memory_mb: int = 256
     value_bytes: int = 65_536
+    unsafe: bool = False
+    """Run without the filter of system calls where the machine has none. Only for code that is trusted."""
 
     def __post_init__(self) -> None:
         for name in ("cpu_s", "wall_s", "memory_mb", "value_bytes"):
@@ -103,7 +106,8 @@ class ZygoteDied(Exception):
 class Executor:
     """A context manager that owns `slots` pairs of zygotes and runs up to `slots` jobs at a time.
 
-    Entering it raises SandboxUnavailable where no zygote starts. Not for use from several threads at once.
+    Entering it raises SandboxUnavailable where no zygote starts, or where one does not stop what it must.
+    Not for use from several threads at once.
     """
 
     def __init__(self, limits: Limits = Limits(), slots: int = 1) -> None:
@@ -127,6 +131,11 @@ class Executor:
     ) -> None:
         for slot in self.slots:
             slot.close()
+
+    @property
+    def layers(self) -> dict[str, Any]:
+        """What confines programs here: system-call filter (its machine), Landlock ABI (0: none), account."""
+        return self.slots[0].first.layers
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
         """Return the outcomes in the order of `jobs`.
@@ -168,7 +177,7 @@ class Slot:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.first, self.second = (Zygote(seed) for seed in HASH_SEEDS)
+        self.first, self.second = (Zygote(seed, limits.unsafe) for seed in HASH_SEEDS)
 
     def start(self) -> None:
         self.first.start()
@@ -230,6 +239,7 @@ class Slot:
             "wall_s": self.limits.wall_s * times,
             "memory_mb": self.limits.memory_mb,
             "value_bytes": self.limits.value_bytes,
+            "filtered": zygote.layers.get("filter", True),
             "frame_bytes": 4096 + _ESCAPING * len(inputs) * self.limits.value_bytes,
         }
         deaths = 0
@@ -249,20 +259,26 @@ class Slot:
 class Zygote:
     """The trusted end of one fork server; it is started when first needed and after every death."""
 
-    def __init__(self, hash_seed: int) -> None:
+    def __init__(self, hash_seed: int, unsafe: bool = False) -> None:
         self.hash_seed = hash_seed
+        self.unsafe = unsafe
+        self.layers: dict[str, Any] = {}
         self.grace_s = WALL_GRACE_S
         self.process: subprocess.Popen[bytes] | None = None
         self.socket: socket.socket | None = None
 
     def start(self) -> None:
-        """Start the process unless it runs; raise SandboxUnavailable if it does not come up."""
+        """Start the process unless it runs; raise SandboxUnavailable if it does not come up or confine."""
         if self.socket is not None:
             return
+        if sys.platform != "linux":
+            raise SandboxUnavailable(
+                f"the verifier needs Linux, found {sys.platform}; use a Linux machine or container"
+            )
         self.socket, theirs = socket.socketpair()
         self.socket.settimeout(START_TIMEOUT_S)
         files = [str(ZYGOTE_FILE), str(theirs.fileno()), str(Path(values.__file__).resolve().parent)]
-        command = [sys.executable, "-S", "-s", "-P", "-B", *files]
+        command = [sys.executable, "-S", "-s", "-P", "-B", "-W", "ignore", *files]
         with theirs:
             self.process = subprocess.Popen(
                 command,
@@ -274,12 +290,28 @@ class Zygote:
                 start_new_session=True,
             )
         try:
-            greeting = self._receive()
-        except (OSError, EOFError):
-            greeting = b""
-        if greeting != b"ready":
+            layers = json.loads(self._receive())
+        except (OSError, EOFError, ValueError):
             self.close()
-            raise SandboxUnavailable("the zygote did not start; its message is on standard error")
+            raise SandboxUnavailable("the zygote did not start; its message is on standard error") from None
+        try:
+            self.layers = {**layers, "filter": layers["filter"] and not (alive := self._surviving_canaries())}
+        except ZygoteDied:
+            raise SandboxUnavailable("the zygote died of its canaries") from None
+        if not self.layers["filter"] and not self.unsafe:
+            self.close()
+            found = f"nothing stops a program that would {alive[0]}" if layers["filter"] else f"a {layers['machine']}"
+            raise SandboxUnavailable(
+                f"the verifier needs a kernel that filters system calls (seccomp, x86-64 or aarch64), found {found}; "
+                "use another machine or container runtime, or set training.verifier.unsafe: true to run what the model "
+                "writes unconfined"
+            )
+
+    def _surviving_canaries(self) -> list[str]:
+        """What a confined child can do that should kill it: nothing, where the filter holds."""
+        limits = {"cpu_s": 5.0, "wall_s": 10.0, "memory_mb": 64, "frame_bytes": 4096, "filtered": True}
+        reports = {name: self.request({**limits, "canary": name})[0] for name in CANARIES}
+        return [name for name, report in reports.items() if report["exit"] != -signal.SIGSYS]
 
     def close(self) -> None:
         """Kill and reap the process; harmless when there is none."""
@@ -329,6 +361,10 @@ class Zygote:
 
 def _outcome(report: dict[str, Any], frame: bytes, request: dict[str, Any], limits: Limits) -> Outcome:
     """Return the outcome of one fork from the zygote's report and the child's bytes (not trusted)."""
+    if report["ended"] == "unconfined":
+        raise SandboxUnavailable("a child could not be confined")
+    if report["exit"] == -signal.SIGSYS:
+        return Outcome(Status.DENIED, (), "forbidden system call")
     if report["ended"] == "wall":
         return Outcome(Status.TIMEOUT, (), OVER_WALL)
     if report["ended"] == "overflow":

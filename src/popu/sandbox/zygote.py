@@ -4,13 +4,13 @@ The executor starts it by exec as `python -S -s -P zygote.py SOCKET DIRECTORY` w
 holds PYTHONHASHSEED alone. `-I` would be shorter, but it implies `-E`, which ignores PYTHONHASHSEED: the two
 zygotes of a slot would then differ by chance instead of by choice, and verdicts would not be reproducible.
 
-Covered here: an own process and session per request, no open file but one private pipe, limits on CPU,
-memory, processes, files and core dumps, no privileges, a restricted import and builtins, death by SIGKILL
-from outside. Not covered here: system calls that need no file descriptor (kill, unlink); a later layer
-forbids them.
+Covered: an own process and session per request, no open file but one private pipe, limits on CPU, memory,
+processes, files and core dumps, no privileges, a filter of system calls that kills, Landlock where the kernel
+has it, a restricted import and builtins, death by SIGKILL from outside. Not covered: faults of the kernel and
+of the processor, and what a program can learn from the clock.
 
-This file imports nothing of popu; it loads `literals`, `values` and `allowed` by path from DIRECTORY. It
-never reads what a child sends: the trusted parent does.
+This file imports nothing of popu; it loads `confinement` from beside it, and `literals`, `values` and `allowed`
+by path from DIRECTORY. It never reads what a child sends: the trusted parent does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ import gc
 import importlib
 import importlib.util
 import json
+import mmap
 import os
+import platform
 import resource
 import select
 import signal
@@ -35,6 +37,7 @@ from typing import Any, NoReturn
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
 NOBODY = 65534
 SOCKET = 3  # the zygote's end: low, so that a child's other descriptors lie between it and MAX_FDS
+ANSWER = 4  # the child's end of its pipe
 MAX_FDS = 64
 MIN_POLL_S = 0.005  # between two looks at a child's CPU clock once it may have used its limit up
 CODECS = (
@@ -42,7 +45,8 @@ CODECS = (
     *("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"),
 )
 MEMORY_FRAME = b'{"status": "memory", "reason": "MemoryError", "outputs": []}'
-PROGRAM_NAME = "program"
+PROGRAM_NAME = "program"  # `sys.modules` has it
+SOURCE_NAME = "<program>"
 WARM_UP_REQUEST = {
     "program": "def f(x):\n    return x, {'a': [1.5, True, None]}",
     "inputs": ["[1, 'a', {2: -3}]"],
@@ -56,6 +60,7 @@ def main(socket_fd: int, directory: str) -> None:
     load("popu.problems.literals", f"{directory}/literals.py")
     values = load("popu.problems.values", f"{directory}/values.py")
     runner = Runner(values, load("popu.problems.allowed", f"{directory}/allowed.py"))
+    confinement = load("confinement", f"{os.path.dirname(os.path.abspath(__file__))}/confinement.py")
     libc = ctypes.CDLL(None, use_errno=True)
     with open("/proc/self/statm", encoding="ascii") as statm:
         own_bytes = int(statm.read().split()[0]) * resource.getpagesize()
@@ -65,14 +70,17 @@ def main(socket_fd: int, directory: str) -> None:
     sys.meta_path.clear()  # all that may be imported has been; a child could not open the files
     drop_privileges(libc)
     silence()
+    sys.unraisablehook = lambda _: None  # the default one would look for source files
+    sys.addaudithook(refuse_source)
+    jail = Jail(confinement, libc, own_bytes)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for _ in range(20):  # what the interpreter caches and specialises now, no child has to: 12 % less per request
         json.dumps(runner.execute(WARM_UP_REQUEST))
     gc.collect()
     gc.freeze()
-    write_frame(SOCKET, b"ready")
+    write_frame(SOCKET, json.dumps(jail.layers).encode())
     while (raw := read_frame(SOCKET)) is not None:
-        report, frame = serve(json.loads(raw), runner, libc, own_bytes)
+        report, frame = serve(json.loads(raw), runner, jail)
         write_frame(SOCKET, json.dumps(report).encode())
         write_frame(SOCKET, frame)
 
@@ -98,6 +106,12 @@ def drop_privileges(libc: ctypes.CDLL) -> None:
     libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+def refuse_source(event: str, arguments: tuple[Any, ...]) -> None:
+    """Keep the interpreter from opening the program's file to show a faulty line: the filter would kill."""
+    if event == "open" and arguments[0] == SOURCE_NAME:
+        raise FileNotFoundError(SOURCE_NAME)
 
 
 def silence() -> None:
@@ -136,15 +150,18 @@ def read_exactly(fd: int, size: int) -> bytes | None:
 # ---------------------------------------------------------------- one request, seen from outside the child
 
 
-def serve(request: dict[str, Any], runner: Runner, libc: ctypes.CDLL, own_bytes: int) -> tuple[dict[str, Any], bytes]:
+def serve(request: dict[str, Any], runner: Runner, jail: Jail) -> tuple[dict[str, Any], bytes]:
     """Run a request in a forked child; return how it ended and the bytes it sent."""
     reader, writer = os.pipe()
+    jail.confined[0] = 0
     pid = os.fork()
     if pid == 0:
         try:
-            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            confine(request, own_bytes, writer)
-            runner.run(request, writer)
+            jail.enter(request, writer)
+            if "canary" in request:
+                jail.canaries[request["canary"]]()
+            else:
+                runner.run(request, ANSWER)
         finally:
             os._exit(1)
     os.close(writer)
@@ -156,6 +173,8 @@ def serve(request: dict[str, Any], runner: Runner, libc: ctypes.CDLL, own_bytes:
         _, wait_status, usage = os.wait4(pid, 0)
     if ended == "orphaned":
         os._exit(0)
+    if not jail.confined[0]:
+        ended, frame = "unconfined", b""
     over_cpu = usage.ru_utime + usage.ru_stime > request["cpu_s"]
     return {"ended": ended, "exit": os.waitstatus_to_exitcode(wait_status), "over_cpu": over_cpu}, frame
 
@@ -211,17 +230,37 @@ def kill(pid: int) -> None:
 # ---------------------------------------------------------------- inside the child
 
 
-def confine(request: dict[str, Any], own_bytes: int, writer: int) -> None:
-    """Leave the zygote's session, files and limits behind; only `writer` stays open beside /dev/null."""
-    os.setsid()
-    os.closerange(SOCKET, writer)
-    os.closerange(writer + 1, MAX_FDS)
-    memory = own_bytes + request["memory_mb"] * 2**20
-    cpu_s = int(request["cpu_s"]) + 2  # a backstop: the limit in whole seconds is the zygote's to judge
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
-    resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+class Jail:
+    """What confines a child; `layers` says what the kernel has."""
+
+    def __init__(self, confinement: types.ModuleType, libc: ctypes.CDLL, own_bytes: int) -> None:
+        self.libc = libc
+        self.own_bytes = own_bytes
+        self.canaries = confinement.CANARIES
+        self.confined = mmap.mmap(-1, mmap.PAGESIZE)  # shared: a child says here that it is, before it runs anything
+        machine = platform.machine()
+        known = machine in confinement.AUDIT
+        self.filter = confinement.SystemCallFilter(machine, ANSWER) if known else None
+        self.layers = {"machine": machine, "filter": known, "landlock": confinement.restrict_files(libc)}
+
+    def enter(self, request: dict[str, Any], writer: int) -> None:
+        """Leave the zygote's session, files and limits behind; only `ANSWER` stays open beside /dev/null."""
+        self.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        os.setsid()
+        os.dup2(writer, ANSWER)
+        os.close(SOCKET)
+        os.closerange(ANSWER + 1, MAX_FDS)
+        memory = self.own_bytes + request["memory_mb"] * 2**20
+        cpu_s = int(request["cpu_s"]) + 2  # a backstop: the limit in whole seconds is the zygote's to judge
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+        confined = self.confined
+        if request["filtered"] and not (self.filter and self.filter.install(self.libc)):
+            return os._exit(1)
+        confined[0] = 1
+        confined.close()
 
 
 class Unequal(Exception):
@@ -292,7 +331,7 @@ class Runner:
         module = types.ModuleType(PROGRAM_NAME)
         module.__dict__["__builtins__"] = self.builtins
         sys.modules[PROGRAM_NAME] = module  # dataclasses look the module of a class up
-        exec(compile(source, PROGRAM_NAME, "exec", dont_inherit=True), module.__dict__)
+        exec(compile(source, SOURCE_NAME, "exec", dont_inherit=True), module.__dict__)
         function: Callable[..., object] = module.__dict__["f"]
         return function
 

@@ -40,7 +40,7 @@ class Backend:
     def executor(self, settings: Run) -> Executor:
         """The running verifier with the run's limits."""
         limits = settings.training.verifier
-        key = Limits(limits.cpu_s, limits.wall_s, limits.memory_mb, limits.value_bytes)
+        key = Limits(limits.cpu_s, limits.wall_s, limits.memory_mb, limits.value_bytes, limits.unsafe)
         if key not in self._executors:
             executor = Executor(key)
             executor.__enter__()
