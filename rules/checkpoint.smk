@@ -16,4 +16,4 @@ rule checkpoint:
         run=run_folder,
         popu=POPU,
     shell:
-        "{params.popu} checkpoint --run {params.run} --step {wildcards.step} > {log} 2>&1"
+        "{params.popu} stage checkpoint --run {params.run} --step {wildcards.step} > {log} 2>&1"

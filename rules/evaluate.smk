@@ -21,5 +21,5 @@ rule heldout:
         tasks=CONFIG.heldout.tasks_per_level,
         samples=CONFIG.heldout.samples,
     shell:
-        "{params.popu} heldout --run {params.run} --step {wildcards.step} --tasks-per-level {params.tasks}"
+        "{params.popu} stage heldout --run {params.run} --step {wildcards.step} --tasks-per-level {params.tasks}"
         " --samples {params.samples} > {log} 2>&1"

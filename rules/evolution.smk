@@ -17,4 +17,4 @@ if CONFIG.granularity == "stage":
             run=run_folder,
             popu=POPU,
         shell:
-            "{params.popu} evolve --run {params.run} --step {wildcards.step} > {log} 2>&1"
+            "{params.popu} stage evolve --run {params.run} --step {wildcards.step} > {log} 2>&1"

@@ -21,7 +21,7 @@ rule init:
         popu=POPU,
         settings=settings_json,
     shell:
-        "{params.popu} init --run {params.run} --step 0 --settings {params.settings:q} > {log} 2>&1"
+        "{params.popu} stage init --run {params.run} --step 0 --settings {params.settings:q} > {log} 2>&1"
 
 
 if CONFIG.granularity == "stage":
@@ -42,7 +42,7 @@ if CONFIG.granularity == "stage":
             run=run_folder,
             popu=POPU,
         shell:
-            "{params.popu} propose --run {params.run} --step {wildcards.step} > {log} 2>&1"
+            "{params.popu} stage propose --run {params.run} --step {wildcards.step} > {log} 2>&1"
 
     rule validate:
         input:
@@ -57,7 +57,7 @@ if CONFIG.granularity == "stage":
             run=run_folder,
             popu=POPU,
         shell:
-            "{params.popu} validate --run {params.run} --step {wildcards.step} > {log} 2>&1"
+            "{params.popu} stage validate --run {params.run} --step {wildcards.step} > {log} 2>&1"
 
     rule solve:
         input:
@@ -75,7 +75,7 @@ if CONFIG.granularity == "stage":
             run=run_folder,
             popu=POPU,
         shell:
-            "{params.popu} solve --run {params.run} --step {wildcards.step} > {log} 2>&1"
+            "{params.popu} stage solve --run {params.run} --step {wildcards.step} > {log} 2>&1"
 
     rule verify:
         input:
@@ -90,7 +90,7 @@ if CONFIG.granularity == "stage":
             run=run_folder,
             popu=POPU,
         shell:
-            "{params.popu} verify --run {params.run} --step {wildcards.step} > {log} 2>&1"
+            "{params.popu} stage verify --run {params.run} --step {wildcards.step} > {log} 2>&1"
 
     rule update:
         input:
@@ -108,7 +108,7 @@ if CONFIG.granularity == "stage":
             run=run_folder,
             popu=POPU,
         shell:
-            "{params.popu} update --run {params.run} --step {wildcards.step} > {log} 2>&1"
+            "{params.popu} stage update --run {params.run} --step {wildcards.step} > {log} 2>&1"
 
 else:
 

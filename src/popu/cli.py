@@ -1,4 +1,4 @@
-"""The command `popu`: one subcommand a stage of the workflow, and the commands for people.
+"""The command `popu`: `popu stage NAME` for every stage of the workflow, and the commands for people.
 
 Heavy libraries are imported by the command that needs them. A fault of the input (config, artifact, base) is one
 message on stderr and exit code 2.
@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from popu.errors import USER_FAULTS
+from popu.errors import USER_FAULTS, ConfigError
 from popu.stages.call import STAGES, StageCall
 
 if TYPE_CHECKING:
@@ -40,8 +40,9 @@ def main(argv: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="popu", description="PopuLoRA: co-evolving populations of LoRA adapters")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    stages = commands.add_parser("stage", help="one stage of a step").add_subparsers(metavar="STAGE", required=True)
     for stage in STAGES:
-        command = _command(commands, stage, _stage, f"stage {stage} of a step (see docs/architecture.md)")
+        command = _command(stages, stage, _stage, f"stage {stage} of a step (see docs/architecture.md)")
         command.set_defaults(stage=stage)
         _run_arguments(command)
         if stage == "init":
@@ -60,6 +61,14 @@ def _parser() -> argparse.ArgumentParser:
     status = _command(commands, "status", _status, "step, time left, solve rate and ratings of every run")
     status.add_argument("--results", type=Path, default=Path("results"))
     status.add_argument("--json", action="store_true")
+    verify = _command(
+        commands, "verify", _verify, "check proposals, judge answers, run programs: JSON lines in and out"
+    )
+    verify.add_argument("--in", dest="requests", type=Path, required=True, help="requests (docs/verifier.md)")
+    verify.add_argument("--out", type=Path, required=True)
+    doctor = _command(commands, "doctor", _doctor, "what this machine offers, and what is missing")
+    doctor.add_argument("--results", type=Path, default=Path("results"))
+    doctor.add_argument("--json", action="store_true")
     worker = _command(commands, "worker", _worker, "the process that keeps the base loaded")
     worker.add_argument("action", choices=("serve", "status", "stop"))
     _command_nano(commands)
@@ -170,6 +179,35 @@ def _status(arguments: argparse.Namespace) -> None:
         print(json.dumps(rows, indent=1))
     else:
         print_table(rows)
+
+
+def _verify(arguments: argparse.Namespace) -> None:
+    from popu.artifacts import atomic_write
+    from popu.sandbox.executor import Executor
+    from popu.verify import verify_lines
+
+    try:
+        requests = arguments.requests.open(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise ConfigError(f"--in: expected a readable file, found: {error}") from error
+    with requests, Executor() as executor, atomic_write(arguments.out) as path, path.open("w") as out:
+        for answer in verify_lines(requests, executor):
+            out.write(json.dumps(answer) + "\n")
+
+
+def _doctor(arguments: argparse.Namespace) -> None:
+    from popu.doctor import findings, report
+
+    rows = findings(arguments.results)
+    result = report(rows)
+    if arguments.json:
+        print(json.dumps(result, indent=1))
+    else:
+        marks = {True: "ok", False: "MISSING", None: ""}
+        for row in rows:
+            print(f"{row.name:24}{marks[row.ok]:9}{row.found}")
+    if not result["ok"]:
+        raise ConfigError("doctor: something is missing, see above")
 
 
 def _worker(arguments: argparse.Namespace) -> None:

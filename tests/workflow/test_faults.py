@@ -63,7 +63,7 @@ def test_a_damaged_artifact_is_named_and_nothing_else_is_lost(copied, relative, 
     if relative.startswith("checkpoints"):
         result = copied.popu("export", "s0", "--run", str(run), "--out", str(copied.path / "out"))
     else:
-        result = copied.popu("propose", "--run", str(run), "--step", "3")
+        result = copied.popu("stage", "propose", "--run", str(run), "--step", "3")
     assert result.returncode == 2, result.stderr
     assert path.name in result.stderr and "Traceback" not in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
@@ -74,7 +74,7 @@ def test_another_config_in_the_same_directory_is_refused(copied):
     run = copied.run_directory()
     settings = json.loads((run / "run.json").read_text())
     settings["training"]["update"]["learning_rate"] = 0.1
-    result = copied.popu("init", "--run", str(run), "--step", "0", "--settings", json.dumps(settings))
+    result = copied.popu("stage", "init", "--run", str(run), "--step", "0", "--settings", json.dumps(settings))
     assert result.returncode == 2 and "expected the settings of run pair-" in result.stderr
 
 
