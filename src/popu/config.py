@@ -182,11 +182,11 @@ class Heldout(Section):
 class Nano(Section):
     """How `pretrain_nano` makes the embedded base: a trunk on clean answers, then a branch with slips."""
 
-    trunk_rows: int = Field(240_000, ge=100)
-    trunk_steps: int = Field(14_000, ge=1)
-    branch_rows: int = Field(22_000, ge=100)
-    branch_steps: int = Field(800, ge=1)
-    slip_share: float = Field(0.35, ge=0, le=1)
+    trunk_rows: int = Field(200_000, ge=100)
+    trunk_steps: int = Field(27_000, ge=1)
+    branch_rows: int = Field(18_000, ge=100)
+    branch_steps: int = Field(1_600, ge=1)
+    slip_share: float = Field(0.4, ge=0, le=1)
     """Share of the branch's solver answers that are plausible slips."""
 
 

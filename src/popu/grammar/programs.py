@@ -152,7 +152,16 @@ def _ints(rng: random.Random) -> list[str]:
     return list(NAMES["int"][: rng.randint(1, 2)])
 
 
+def _copy(rng: random.Random) -> Built:
+    """A program that returns one of its parameters: the first thing that a base has to learn."""
+    kinds = rng.sample(tuple(NAMES), rng.randint(1, 2)) if rng.random() < 0.8 else ["int", "int"]
+    names = [NAMES[kind][kinds[:i].count(kind)] for i, kind in enumerate(kinds)]
+    return _function("f", names, [f"return {rng.choice(names)}"]), tuple(kinds)
+
+
 def _arithmetic(rng: random.Random) -> Built:
+    if rng.random() < 0.2:
+        return _copy(rng)
     names = _ints(rng)
     if rng.random() < 0.2:
         local = _name("int", *names)
@@ -190,7 +199,7 @@ def _string(rng: random.Random) -> Built:
         local = _name("str", name)
         body = [f"{local} = {_str_expr(rng, name, 1)}", f"return {_str_expr(rng, local, 1)}"]
         return _function("f", [name], body), ("str",)
-    return _function("f", [name], [f"return {_str_expr(rng, name, rng.randint(1, 2))}"]), ("str",)
+    return _function("f", [name], [f"return {_str_expr(rng, name, rng.choice((1, 1, 2)))}"]), ("str",)
 
 
 def _list(rng: random.Random) -> Built:
@@ -207,7 +216,7 @@ def _list(rng: random.Random) -> Built:
         local = _name("list", name)
         body = [f"{local} = {_list_expr(rng, name, 1)}", f"return {_list_expr(rng, local, 1)}"]
         return _function("f", [name], body), ("list",)
-    return _function("f", [name], [f"return {_list_expr(rng, name, rng.randint(1, 2))}"]), ("list",)
+    return _function("f", [name], [f"return {_list_expr(rng, name, rng.choice((1, 1, 2)))}"]), ("list",)
 
 
 def _accumulate(rng: random.Random, names: list[str], indent: str = "") -> str:

@@ -23,6 +23,9 @@ ROW_KINDS: dict[tuple[str, ProblemType], float] = {
     ("propose", "code_f"): 0.08,
 }
 
+# The easier, the more frequent: copying and single operations are learned first and carry the rest.
+LEVEL_WEIGHTS = (0.20, 0.14, 0.16, 0.16, 0.10, 0.12, 0.07, 0.05)
+
 
 @dataclass(frozen=True)
 class Row:
@@ -37,7 +40,8 @@ def sample_rows(slip_share: float, rng: random.Random) -> Iterator[Row]:
     kinds, weights = zip(*ROW_KINDS.items(), strict=True)
     while True:
         role, problem_type = rng.choices(kinds, weights)[0]
-        example = sample_example(rng.choice(PRETRAINING_LEVELS), "pretraining", rng)
+        level = rng.choices(PRETRAINING_LEVELS, LEVEL_WEIGHTS)[0]
+        example = sample_example(level, "pretraining", rng)
         if role == "solve":
             yield _solver_row(example, problem_type, slip_share, rng)
         else:

@@ -56,15 +56,15 @@ class Phase:
     final_lr: float
     rows_per_batch: int  # packed rows of `ROW_WIDTH` tokens
     warmup: int = 100
-    checkpoint_every: int = 200
+    checkpoint_every: int = 500
     seed: int = 0
 
 
 def phase(name: str, n_steps: int) -> Phase:
     """A phase of the recipe by name: "trunk" or "branch". Raises ValueError for another name."""
     phases = {
-        "trunk": Phase(n_steps, lr=3e-3, final_lr=2e-4, rows_per_batch=13),
-        "branch": Phase(n_steps, lr=6e-4, final_lr=0.0, rows_per_batch=13),
+        "trunk": Phase(n_steps, lr=2e-3, final_lr=2e-4, rows_per_batch=6),
+        "branch": Phase(n_steps, lr=5e-4, final_lr=0.0, rows_per_batch=6),
     }
     if name not in phases:
         raise ValueError(f"phase: expected one of {', '.join(phases)}, found {name!r}")
@@ -203,7 +203,7 @@ def train(
     """Trains `model` in place for a phase; resumes from `directory` if an earlier call was interrupted."""
     names = dict(model.named_parameters())
     core = compiled(model)
-    optimizer = torch.optim.AdamW(names.values(), lr=phase.lr, betas=(0.9, 0.95), weight_decay=0.01, fused=True)
+    optimizer = torch.optim.AdamW(names.values(), lr=phase.lr, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
     step = _resume(optimizer, names, directory)
     started, first = time.monotonic(), step
     for batch in itertools.islice(_endless(corpora, phase), step, phase.n_steps):
