@@ -96,5 +96,7 @@ def test_the_suite_is_fixed_and_held_out():
 
 def test_a_message_does_not_hold_the_program():
     source = "def f(v):\n    r = 0\n    for i in v:\n        r += i\n    return r"
-    assert describe(source) == "loop add"
+    assert describe(source) == "0 loop add give"
+    assert describe("def f(x, y):\n    return max(x * 3 + 2, y)") == "give max multiply 3 add 2"
+    assert describe("def f(s):\n    return s.replace('a', 'b') if s < 'c' else s") == "give if less c replace a b"
     assert source not in fence("message", describe(source))

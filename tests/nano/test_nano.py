@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from popu.engine.packing import pack
 from popu.nano import pretrain
 from popu.nano.build import make_corpus, make_tokenizer, run_phase
-from popu.nano.corpus import ROW_KINDS, sample_rows
+from popu.nano.corpus import MAX_NOTES, ROW_KINDS, sample_rows
 from popu.nano.pretrain import ROW_WIDTH, Phase, batches, encode_rows, phase, schedule, weighted_loss
 from popu.nano.tokenizer import FENCES, train_tokenizer
 
@@ -53,6 +53,15 @@ def test_slips_change_the_stated_share_of_answers():
             wrong += repr(expected) != repr(eval(parse_answer("code_o", answer)))
             total += 1
     assert wrong / total == pytest.approx(0.4, abs=0.05)
+
+
+def test_outputs_alone_come_with_notes(rows):
+    answers = [(row.prefix.split("\n")[0], answer) for row in rows for _, answer in row.branches]
+    noted = {head for head, answer in answers if not answer.startswith("```")}
+    assert noted == {"deduce"}
+    notes = [answer.split("```")[0] for head, answer in answers if head == "deduce"]
+    assert all(note.count(" -> ") < MAX_NOTES and note.count("\n") == (1 if note else 0) for note in notes)
+    assert 0.2 < sum(map(bool, notes)) / len(notes) < 0.8
 
 
 def test_digits_fences_and_letters_are_single_tokens(tokenizer):

@@ -4,14 +4,16 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from popu.grammar.examples import Example, problems_of, reference_of, sample_example
+from popu.grammar.examples import Example, is_small, problems_of, reference_of, sample_example
 from popu.grammar.levels import PRETRAINING_LEVELS
 from popu.grammar.slips import slip_arguments, slip_program, slip_value
+from popu.grammar.trace import trace
 from popu.problems.prompts import answer_text, fence, proposal_text, proposer_prompt, solver_prompt
 from popu.problems.types import IDENTITY, Problem, ProblemType, Reference
 from popu.problems.values import Arguments, canonical, canonical_arguments
 
 N_BRANCHES = 8
+MAX_NOTES = 8  # intermediate values before an output; a longer run is answered at sight
 
 # (solver or proposer, type): share of the rows
 ROW_KINDS: dict[tuple[str, ProblemType], float] = {
@@ -52,11 +54,20 @@ def _solver_row(example: Example, problem_type: ProblemType, slip_share: float, 
     problems = problems_of(example, problem_type)[:N_BRANCHES]
     texts = [solver_prompt(problem, "compact") for problem in problems]
     answers = [
-        _slipped_answer(example, problem, i, rng) if rng.random() < slip_share else answer_text(problem)
+        _notes(example, problem, i)
+        + (_slipped_answer(example, problem, i, rng) if rng.random() < slip_share else answer_text(problem))
         for i, problem in enumerate(problems)
     ]
     prefix = texts[0] if problem_type == "code_f" else _through_program(texts[0], example.source)
     return Row(prefix, tuple((text[len(prefix) :], answer) for text, answer in zip(texts, answers, strict=True)))
+
+
+def _notes(example: Example, problem: Problem, i: int) -> str:
+    """A line of intermediate values before the output of `code_o`; none where there are none, or too many."""
+    values = trace(example.source, example.inputs[i]) if problem.problem_type == "code_o" else []
+    if not 1 <= len(values) <= MAX_NOTES or not all(map(is_small, values)):
+        return ""
+    return " -> ".join(map(canonical, values)) + "\n"
 
 
 def _slipped_answer(example: Example, problem: Problem, i: int, rng: random.Random) -> str:

@@ -169,9 +169,10 @@ def weighted_loss(model: LlamaForCausalLM, core: Core, batch: Batch, n_rows: int
     """
     packed = pack([tree for tree, _ in batch], ROW_WIDTH, predict_prefix=True)
     missing = n_rows - packed.n_rows
+    visible = F.pad(packed.mask, (0, 0, 0, 0, 0, 0, 0, missing), value=True)
     states = core(
         input_ids=F.pad(packed.ids, (0, 0, 0, missing)),
-        attention_mask=F.pad(packed.mask, (0, 0, 0, 0, 0, 0, 0, missing), value=True),
+        attention_mask=torch.zeros(visible.shape).masked_fill_(~visible, torch.finfo(torch.float32).min),
         position_ids=F.pad(packed.positions, (0, 0, 0, missing)),
         use_cache=False,
     ).last_hidden_state
@@ -182,7 +183,11 @@ def weighted_loss(model: LlamaForCausalLM, core: Core, batch: Batch, n_rows: int
 
 
 def compiled(model: LlamaForCausalLM) -> Core:
-    """The model below its head, compiled where the machine has a C++ compiler (about 1.5 times as fast)."""
+    """The model below its head, compiled where the machine has a C++ compiler (about 1.5 times as fast).
+
+    The plain attention, compiled, is a tenth faster here than the fused one with a mask.
+    """
+    model.set_attn_implementation("eager")
     core: Core = model.model
     return torch.compile(core, dynamic=False) if which("g++") else core
 
