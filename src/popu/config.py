@@ -73,7 +73,7 @@ class Sampling(Section):
     """Top-p 1, top-k off and repetition penalty 1 are not options: they would make the update off-policy."""
 
     temperature: float = Field(1.0, gt=0, le=10)
-    max_new_tokens: int = Field(128, ge=1)
+    max_new_tokens: int = Field(160, ge=1)
     context: int = Field(512, ge=16)
     """Longest prompt plus completion, in tokens; references are dropped from a prompt that does not fit."""
 
@@ -183,7 +183,7 @@ class Nano(Section):
     """How `pretrain_nano` makes the embedded base: a trunk on clean answers, then a branch with slips."""
 
     trunk_rows: int = Field(200_000, ge=100)
-    trunk_steps: int = Field(27_000, ge=1)
+    trunk_steps: int = Field(31_000, ge=1)
     branch_rows: int = Field(18_000, ge=100)
     branch_steps: int = Field(1_600, ge=1)
     slip_share: float = Field(0.4, ge=0, le=1)

@@ -10,6 +10,7 @@ from popu.grammar.suite import heldout_suite, problems_of
 from popu.problems.check import Proposal, validate
 from popu.problems.prompts import fence, proposal_text
 from popu.problems.static import check_program
+from popu.problems.types import N_SHOWN
 from popu.sandbox.executor import Executor
 from popu.sandbox.verdicts import Status
 
@@ -92,6 +93,15 @@ def test_the_suite_is_fixed_and_held_out():
     for task in tasks:
         assert measure_level(task.problem.program) == task.level
         assert task.level in UNSEEN_LEVELS or split_of(task.problem.program) == "heldout"
+
+
+def test_pairs_of_code_f_are_in_order_and_the_shown_ones_span_them():
+    rng = random.Random(1)
+    for level in LEVELS:
+        (problem,) = problems_of(sample_example(level, "heldout", rng), "code_f")
+        shown, hidden = problem.inputs[:N_SHOWN], problem.inputs[N_SHOWN:]
+        ordered = [text for pair in zip(shown, hidden, strict=True) for text in pair]
+        assert ordered == sorted(problem.inputs, key=lambda text: (len(text), text))
 
 
 def test_a_message_does_not_hold_the_program():

@@ -65,10 +65,16 @@ def sample_examples(levels: tuple[int, ...], split: Split, rng: random.Random) -
 
 
 def problems_of(example: Example, problem_type: ProblemType) -> list[Problem]:
-    """One problem a pair for `code_o` and `code_i`, one of all pairs for `code_f`."""
+    """One problem a pair for `code_o` and `code_i`, one of all pairs for `code_f`.
+
+    Those of `code_f` are in order of length and text, every second one first: a base that writes them so keeps them
+    distinct, and those shown to the student span them all.
+    """
     inputs = [canonical_arguments(Arguments(arguments, {})) for arguments in example.inputs]
     outputs = [canonical(output) for output in example.outputs]
     if problem_type == "code_f":
+        pairs = sorted(zip(inputs, outputs, strict=True), key=lambda pair: (len(pair[0]), pair[0]))
+        inputs, outputs = map(list, zip(*pairs[::2], *pairs[1::2], strict=True))
         return [Problem("code_f", example.source, tuple(inputs), tuple(outputs), describe(example.source))]
     return [
         Problem(problem_type, example.source, (given,), (output,))
