@@ -17,12 +17,12 @@ MAX_NOTES = 8  # intermediate values before an output; a longer run is answered 
 
 # (solver or proposer, type): share of the rows
 ROW_KINDS: dict[tuple[str, ProblemType], float] = {
-    ("solve", "code_o"): 0.32,
+    ("solve", "code_o"): 0.30,
     ("solve", "code_i"): 0.24,
-    ("solve", "code_f"): 0.20,
+    ("solve", "code_f"): 0.18,
     ("propose", "code_o"): 0.08,
     ("propose", "code_i"): 0.08,
-    ("propose", "code_f"): 0.08,
+    ("propose", "code_f"): 0.12,
 }
 
 # The easier, the more frequent: copying and single operations are learned first and carry the rest.
