@@ -104,9 +104,9 @@ def test_without_a_worker_the_artifacts_are_equal(finished, workspace, monkeypat
     settings = json.loads((run / "run.json").read_text())
     target = workspace.path / run.relative_to(finished.path)
     arguments = ("--run", str(target), "--step")
-    assert workspace.popu("init", *arguments, "0", "--settings", json.dumps(settings)).returncode == 0
+    assert workspace.popu("stage", "init", *arguments, "0", "--settings", json.dumps(settings)).returncode == 0
     for stage in ("propose", "validate", "solve", "verify", "update", "evolve"):
-        assert (result := workspace.popu(stage, *arguments, "1")).returncode == 0, result.stderr
+        assert (result := workspace.popu("stage", stage, *arguments, "1")).returncode == 0, result.stderr
     for path in step.glob("*.json"):
         if path.name != "timings.json":
             assert path.read_bytes() == (target / "step00001" / path.name).read_bytes()

@@ -57,10 +57,10 @@ class _Noting(ast.NodeTransformer):
         current = ast.Name(target.id, ast.Load())
         return ast.Assign([target], self._noted(ast.BinOp(current, node.op, node.value)))
 
-    def _noted(self, node: ast.AST) -> ast.AST:
+    def _noted(self, node: ast.expr) -> ast.Call:
         self.generic_visit(node)
         return _call(node)
 
 
-def _call(node: ast.AST) -> ast.Call:
-    return ast.Call(ast.Name(_NOTE, ast.Load()), [cast(ast.expr, node)], [])
+def _call(node: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(_NOTE, ast.Load()), [node], [])

@@ -258,7 +258,7 @@ class Jail:
         resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
         confined = self.confined
         if request["filtered"] and not (self.filter and self.filter.install(self.libc)):
-            return os._exit(1)
+            os._exit(1)
         confined[0] = 1
         confined.close()
 
