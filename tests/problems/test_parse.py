@@ -47,7 +47,7 @@ def test_a_program_and_an_input(problem_type: str, text: str) -> None:
         PYTHON + PYTHON + INPUT,
         PYTHON + "```input\n3\n",
         PYTHON + "```input\n3 ```\n",
-        PYTHON + "```input\n\n```\n",
+        "```python\n\n```\n" + INPUT,
         PYTHON + "Input: ```input 3```",
         "```\ndef f(x):\n    return x\n```\n" + INPUT,
         f"<answer>{PYTHON}{INPUT}",

@@ -329,6 +329,7 @@ def test_contains_nan() -> None:
 def test_arguments() -> None:
     assert parse_arguments('3, [1, 2], k="a"') == Arguments((3, [1, 2]), {"k": "a"})
     assert parse_arguments("5 # it is five") == Arguments((5,), {})
+    assert parse_arguments("") == parse_arguments(" \n") == Arguments((), {})
     assert parse_arguments("x=5") == Arguments((), {"x": 5})
     assert parse_arguments("(1, 2)") == Arguments(((1, 2),), {})
     assert parse_arguments("1,\n 2,\n") == Arguments((1, 2), {})
@@ -338,7 +339,7 @@ def test_arguments() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "# c", ",", "1,,2", "x=1, 2", "x=1, x=2", "x=", "class=1", "None=1", "x:=5", "*[5]",
+    ["# c", ",", "1,,2", "x=1, 2", "x=1, x=2", "x=", "class=1", "None=1", "x:=5", "*[5]",
      "**{'x': 5}",      "0) or (1", "1) (2", "x", "x==1", "a.b=1", "[x=1]", "print(1)"],
 )  # fmt: skip
 def test_what_is_not_an_argument_list(text: str) -> None:

@@ -1,8 +1,8 @@
 """From completions to statuses and verdicts: the checks of proposals and of answers.
 
 Texts are parsed and checked here, in the trusted process; only programs go to the executor, and expected
-values never do. Arguments are made canonical before they run, so that two spellings of one input (a dict in
-another order) are one problem.
+values never do. A teacher's arguments are made canonical before they run, so that two spellings of one input (a dict
+in another order) are one problem; a student's run as written, since a program may tell the order of a dict.
 """
 
 from __future__ import annotations
@@ -227,7 +227,8 @@ def _plan(answer: Answer) -> Judged | Job:
         if answer.problem_type == "code_o":
             return _verdict_on((canonical(parse_value(text)),), (answer.output or "",))
         if answer.problem_type == "code_i":
-            return Job(answer.program or "", (canonical_arguments(parse_arguments(text)),))
+            parse_arguments(text)
+            return Job(answer.program or "", (text.strip(),))
         check_program(text)
         return Job(text, tuple(given for given, _ in answer.hidden))
     except BadFormat as error:

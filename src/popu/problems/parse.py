@@ -3,7 +3,7 @@
 Where a completion has an `<answer>` block, the last closed one is the only part read, else the whole text;
 `<answer>` that never closes is refused. A block is fenced by three or more backticks or tildes, opens with
 its tag alone on a line and closes at a line start. Blocks come in any order; those of other tags are
-skipped. Missing, doubled, empty or unclosed blocks are refused.
+skipped. Missing, doubled or unclosed blocks are refused, and empty ones but for inputs: an empty argument list is one.
 """
 
 from __future__ import annotations
@@ -96,6 +96,6 @@ def _exactly(blocks: list[tuple[str, str]], tag: str, count: int) -> tuple[str, 
     found = tuple(content for block_tag, content in blocks if block_tag == tag)
     if len(found) != count:
         raise BadFormat(f"{tag} blocks: expected {count}, got {len(found)}")
-    if not all(content.strip() for content in found):
+    if tag != "input" and not all(content.strip() for content in found):
         raise BadFormat(f"a {tag} block is empty")
     return found

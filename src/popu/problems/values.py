@@ -79,8 +79,10 @@ def parse_value(text: str, max_bytes: int = MAX_BYTES) -> object:
 def parse_arguments(text: str, max_bytes: int = MAX_BYTES) -> Arguments:
     """Return the arguments that `text` writes, as in `3, [1, 2], k="a"`; positional ones come first.
 
-    Raises ValueTooLarge and ValueRejected as `parse_value`; an empty list is rejected too.
+    Blank text writes none. Raises ValueTooLarge and ValueRejected as `parse_value`.
     """
+    if not text.strip():
+        return Arguments((), {})
     reader = _Reader(text, max_bytes)
     args: list[object] = []
     kwargs: dict[str, object] = {}

@@ -42,7 +42,20 @@ MAX_FDS = 64
 MIN_POLL_S = 0.005  # between two looks at a child's CPU clock once it may have used its limit up
 CODECS = (
     *("ascii", "latin-1", "cp1252", "unicode_escape", "raw_unicode_escape", "hex", "base64", "rot13"),
-    *("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"),
+    *(
+        "cp437",
+        "cp1251",
+        "koi8-r",
+        "iso8859-15",
+        "mac-roman",
+        "shift_jis",
+        "euc_jp",
+        "gbk",
+        "gb18030",
+        "big5",
+        "euc_kr",
+    ),
+    *("utf-7", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"),
 )
 MEMORY_FRAME = b'{"status": "memory", "reason": "MemoryError", "outputs": []}'
 PROGRAM_NAME = "program"  # `sys.modules` has it
