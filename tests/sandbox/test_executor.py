@@ -300,7 +300,7 @@ def test_a_child_holds_one_descriptor_beside_the_null_device() -> None:
             process = executor.slots[0].first.process
             assert process is not None
             running = pool.submit(executor.run, [Job(_f("while True: pass"), ("0",))])
-            while not (children := _children_of(process.pid)):
+            while not (children := _children_of(process.pid)) and not running.done():
                 time.sleep(0.01)
             time.sleep(0.1)
             assert sorted(map(int, os.listdir(f"/proc/{children[0]}/fd"))) == [0, 1, 2, 4]
@@ -361,7 +361,7 @@ def test_a_zygote_killed_during_a_run_is_replaced_and_asked_again() -> None:
         process = executor.slots[0].first.process
         assert process is not None
         running = pool.submit(executor.run, [Job(_f("for _ in range(5 * 10**6): pass", "return x"), ("1",))])
-        while not _children_of(process.pid):
+        while not _children_of(process.pid) and not running.done():
             time.sleep(0.005)
         process.kill()
         assert running.result()[0].outputs == ("1",)
