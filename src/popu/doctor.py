@@ -37,7 +37,7 @@ def report(rows: list[Finding]) -> dict[str, Any]:
 
 
 def _python() -> Finding:
-    return Finding("python", True, platform.python_version())
+    return Finding("python", None, platform.python_version())
 
 
 def _machine() -> Finding:
@@ -51,15 +51,14 @@ def _disk(directory: Path) -> Finding:
 
 
 def _packages() -> list[Finding]:
-    rows = [Finding(name, version is not None, version or "missing: make install") for name, version in _versions()]
+    rows = []
+    for name in REQUIRED:
+        version = _version(name)
+        rows.append(Finding(name, version is not None, version or "missing: make install"))
     for name, purpose in OPTIONAL.items():
         version = _version(name)
         rows.append(Finding(name, None, version or f"not installed; only needed for {purpose}"))
     return rows
-
-
-def _versions() -> list[tuple[str, str | None]]:
-    return [(name, _version(name)) for name in REQUIRED]
 
 
 def _version(name: str) -> str | None:

@@ -120,7 +120,7 @@ def _word(node: ast.AST) -> str | None:
 
 
 def _complete(source: str, level: int, kinds: tuple[Kind, ...], rng: random.Random) -> Example | None:
-    function = _define(source)
+    function = define(source)
     inputs: list[tuple[object, ...]] = []
     outputs: list[object] = []
     for _ in range(3 * N_PAIRS):
@@ -142,9 +142,12 @@ def _complete(source: str, level: int, kinds: tuple[Kind, ...], rng: random.Rand
     return Example(source, level, kinds, tuple(inputs), tuple(outputs))
 
 
-def _define(source: str) -> Callable[..., object]:
-    """The function `f` of a grammar program. Only text that this grammar made comes here, never a model's."""
-    namespace: dict[str, object] = {}
+def define(source: str | ast.Module, **names: object) -> Callable[..., object]:
+    """The function `f` of a grammar program, which may use `names` beside the builtins.
+
+    Only text that this grammar made comes here, never a model's.
+    """
+    namespace: dict[str, object] = dict(names)
     code: CodeType = compile(source, "<grammar>", "exec")
     exec(code, namespace)  # noqa: S102
     return cast(Callable[..., object], namespace["f"])

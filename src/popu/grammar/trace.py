@@ -2,8 +2,9 @@
 
 import ast
 import copy
-from collections.abc import Callable
 from typing import cast
+
+from popu.grammar.examples import define
 
 _SILENT_CALLS = ("f", "g", "range")  # a helper's own operations are noted, a range is no value
 
@@ -11,7 +12,7 @@ _SILENT_CALLS = ("f", "g", "range")  # a helper's own operations are noted, a ra
 def trace(source: str, arguments: tuple[object, ...]) -> list[object]:
     """Values of the operations outside conditions, in order of evaluation, the run's output left out at the end.
 
-    Only text that this grammar made comes here, never a model's. Raises what the program raises.
+    `source` is a grammar program. Raises what it raises.
     """
     values: list[object] = []
 
@@ -21,9 +22,7 @@ def trace(source: str, arguments: tuple[object, ...]) -> list[object]:
         return value
 
     tree = ast.fix_missing_locations(_Noting().visit(ast.parse(source)))
-    namespace: dict[str, object] = {_NOTE: note}
-    exec(compile(tree, "<grammar>", "exec"), namespace)  # noqa: S102
-    output = cast(Callable[..., object], namespace["f"])(*copy.deepcopy(arguments))
+    output = define(tree, **{_NOTE: note})(*copy.deepcopy(arguments))
     if values and values[-1] == output:
         values.pop()
     return values

@@ -71,7 +71,7 @@ class SystemCallFilter:
             guarded["write"]: _one_of(0, (self.answer_fd, 1, 2)),
             guarded["mmap"]: _without_bits(2, mmap.PROT_EXEC),
             guarded["mprotect"]: _without_bits(2, mmap.PROT_EXEC),
-            guarded["tgkill"]: _first_of_abort(pid),
+            guarded["tgkill"]: _own_abort(pid),
         }
         code = [(LOAD, 0, 0, ARCHITECTURE), (JUMP_IF_EQUAL, 1, 0, AUDIT[self.machine]), (RETURN, 0, 0, KILL_PROCESS)]
         code.append((LOAD, 0, 0, NUMBER))
@@ -107,7 +107,7 @@ def _without_bits(index: int, bits: int) -> list[Instruction]:
     return [_argument(index), (JUMP_IF_ANY_BIT, 0, 1, bits), (RETURN, 0, 0, KILL_PROCESS), (RETURN, 0, 0, ALLOW)]
 
 
-def _first_of_abort(pid: int) -> list[Instruction]:
+def _own_abort(pid: int) -> list[Instruction]:
     return [
         _argument(0),
         (JUMP_IF_EQUAL, 0, 3, pid),

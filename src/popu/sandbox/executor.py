@@ -134,7 +134,7 @@ class Executor:
 
     @property
     def layers(self) -> dict[str, Any]:
-        """What confines programs here: system-call filter (its machine), Landlock ABI (0: none), account."""
+        """What confines programs here: machine, whether system calls are filtered, Landlock ABI (0: none)."""
         return self.slots[0].first.layers
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
