@@ -52,6 +52,11 @@ def sequences(n=12):
     return rows
 
 
+def silent():
+    """A group all of whose advantages are 0."""
+    return [TrainSequence((11, 12), (4 + i, 5), (-1.0, -2.0), 1.0, 0.0, ("student", "code_i")) for i in range(4)]
+
+
 def reference_gradients(model, lora, adapter, rows):
     """Gradients of the readable loss, one plain pass a sequence."""
     leaves = {m: tuple(f.clone().requires_grad_() for f in factors) for m, factors in adapter.factors.items()}
@@ -67,9 +72,10 @@ def reference_gradients(model, lora, adapter, rows):
     return loss.item(), {m: tuple(f.grad for f in factors) for m, factors in leaves.items()}
 
 
+@pytest.mark.parametrize("more", [[], silent()], ids=["", "silent"])
 @pytest.mark.parametrize("budget", [64, 100_000])
-def test_one_update_is_adamw_on_the_reference_gradient(model, lora, adapter, budget):
-    rows = sequences()
+def test_one_update_is_adamw_on_the_reference_gradient(model, lora, adapter, budget, more):
+    rows = sequences() + more
     loss, gradients = reference_gradients(model, lora, adapter, rows)
     config = Update(learning_rate=1e-2, micro_batch_tokens=budget, gradient_clip=1e9)
     result = update_adapter(model, lora, adapter, {}, rows, config, 1.0)
@@ -119,6 +125,18 @@ def test_no_sequences_change_nothing(model, lora, adapter):
     assert result.metrics == [] and result.optimizer == {}
     for name, factors in adapter.factors.items():
         assert all(torch.equal(x, y) for x, y in zip(result.adapter.factors[name], factors, strict=True))
+
+
+def test_silent_prompts_are_measured_and_the_momentum_goes_on(model, lora, adapter):
+    config = Update(learning_rate=1e-2, epochs=2)
+    first = update_adapter(model, lora, adapter, {}, sequences(), config, 1.0)
+    [row] = update_adapter(model, lora, first.adapter, first.optimizer, silent(), config, 1.0).metrics
+    assert (row["n_sequences"], row["loss"], row["gradient_norm"], row["clip_share"]) == (4, 0.0, 0.0, 0.0)
+    assert 0 < row["entropy"] < 4 and row["engine_mismatch"] > 0 and row["kl_to_base"] > 0
+    after = update_adapter(model, lora, first.adapter, first.optimizer, silent(), config, 1.0)
+    assert {float(v) for k, v in after.optimizer.items() if k.endswith("step")} == {4.0}
+    name = next(iter(adapter.factors))
+    assert not torch.equal(after.adapter.factors[name][1], first.adapter.factors[name][1])
 
 
 def test_the_adapter_is_not_modified_and_kl_is_zero_for_a_fresh_one(model, lora):

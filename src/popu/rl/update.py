@@ -18,7 +18,7 @@ from popu.optimizer import load_state_tensors, state_tensors
 from popu.population.adapter import Adapter
 from popu.rl.loss import policy_loss
 
-KL_PROMPTS = 8  # prompts of each role and type on which the KL to the base is estimated
+KL_PROMPTS = 4  # prompts of each role and type on which the KL to the base is estimated
 
 
 @dataclass(frozen=True)
@@ -54,35 +54,47 @@ def update_adapter(
 ) -> Updated:
     """`config.epochs` AdamW steps on all sequences, token-mean over the whole batch, gradients clipped by norm.
 
-    Without sequences the adapter and its state come back unchanged.
+    Without sequences the adapter and its state come back unchanged. A prompt all of whose advantages are 0 is silent:
+    its loss has no gradient, so it is read once, for the metrics alone.
     """
     parameters = _parameters(adapter)
     optimizer = torch.optim.AdamW(parameters.values(), lr=config.learning_rate, weight_decay=0.0)
     load_state_tensors(optimizer, parameters, optimizer_state)
-    micro_batches = _micro_batches(sequences, config.micro_batch_tokens)
+    signal = {sequence.prompt for sequence in sequences if sequence.advantage}
+    trained = _micro_batches([s for s in sequences if s.prompt in signal], config.micro_batch_tokens)
+    silent = _micro_batches([s for s in sequences if s.prompt not in signal], config.micro_batch_tokens)
     n_tokens = sum(len(sequence.tokens) for sequence in sequences)
     old: dict[int, Tensor] = {}
     totals = _Totals()
     norm = 0.0
+
+    def policy(batch: MicroBatch) -> tuple[list[TrainSequence], Tensor, Tensor]:
+        check()
+        packed = pack([tree for tree, _ in batch])
+        logits = _logits(model, lora, packed, _segment(packed.n_rows, parameters, adapter)) / temperature
+        log_probs = -torch.nn.functional.cross_entropy(logits, packed.tokens, reduction="none")
+        return [sequence for _, group in batch for sequence in group], log_probs, logits
+
+    with torch.no_grad():
+        for batch in silent:
+            totals.add_policy(*policy(batch))
     for epoch in range(config.epochs if sequences else 0):
-        for i, batch in enumerate(micro_batches):
-            check()
-            packed = pack([tree for tree, _ in batch])
-            logits = _logits(model, lora, packed, _segment(packed.n_rows, parameters, adapter)) / temperature
-            log_probs = -torch.nn.functional.cross_entropy(logits, packed.tokens, reduction="none")
+        for parameter in parameters.values():
+            parameter.grad = torch.zeros_like(parameter)  # where every group is silent AdamW still steps on its moments
+        for i, batch in enumerate(trained):
+            flat, log_probs, logits = policy(batch)
             old.setdefault(i, log_probs.detach())
-            flat = [sequence for _, group in batch for sequence in group]
             advantage = torch.repeat_interleave(
                 torch.tensor([s.advantage for s in flat]), torch.tensor([len(s.tokens) for s in flat])
             )
             stats = policy_loss(log_probs, old[i], advantage, n_tokens, config.clip_low, config.clip_high)
             stats.loss.backward()
-            totals.add_loss(stats.loss.item(), stats.clip_fraction, len(log_probs))
+            totals.loss += stats.loss.item()
+            totals.clipped += stats.clip_fraction * len(log_probs) / (n_tokens * config.epochs)
             if epoch == 0:
                 totals.add_policy(flat, log_probs.detach(), logits.detach())
         norm = float(torch.nn.utils.clip_grad_norm_(parameters.values(), config.gradient_clip))
         optimizer.step()
-        optimizer.zero_grad()
     updated = Adapter(adapter.config, _factors(parameters, adapter))
     kl = _kl_to_base(model, lora, adapter, sequences, temperature)
     return Updated(updated, state_tensors(optimizer, parameters), totals.rows(sequences, norm, kl))
@@ -165,11 +177,7 @@ class _Totals:
     def __init__(self) -> None:
         self.sums: dict[tuple[str, str], dict[str, float]] = {}
         self.loss = 0.0
-        self.clipped: list[tuple[float, int]] = []
-
-    def add_loss(self, loss: float, clip_share: float, n_tokens: int) -> None:
-        self.loss += loss
-        self.clipped.append((clip_share, n_tokens))
+        self.clipped = 0.0  # share of all tokens, over all epochs
 
     def add_policy(self, sequences: Sequence[TrainSequence], log_probs: Tensor, logits: Tensor) -> None:
         logs = torch.log_softmax(logits, -1)
@@ -188,7 +196,6 @@ class _Totals:
         self, sequences: Sequence[TrainSequence], norm: float, kl: Mapping[tuple[str, str], float]
     ) -> list[dict[str, float | int | str]]:
         rows: list[dict[str, float | int | str]] = []
-        total = sum(n for _, n in self.clipped)
         for kind, sums in sorted(self.sums.items()):
             own = [sequence for sequence in sequences if sequence.kind == kind]
             rows.append(
@@ -201,7 +208,7 @@ class _Totals:
                     "mean_advantage_abs": sum(abs(sequence.advantage) for sequence in own) / len(own),
                     "loss": self.loss,
                     "gradient_norm": norm,
-                    "clip_share": sum(share * n for share, n in self.clipped) / total,
+                    "clip_share": self.clipped,
                     "engine_mismatch": sums["mismatch"] / sums["tokens"],
                     "entropy": sums["entropy"] / sums["tokens"],
                     "kl_to_base": kl[kind],
