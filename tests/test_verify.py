@@ -5,7 +5,7 @@ import json
 import pytest
 
 from popu.cli import main
-from popu.sandbox.executor import Executor, Limits
+from popu.sandbox.executor import Executor, Limits, executors
 from popu.verify import CHUNK, verify_lines
 
 
@@ -17,7 +17,7 @@ def executor():
 
 def answers(executor, *requests):
     lines = [request if isinstance(request, str) else json.dumps(request) for request in requests]
-    return list(verify_lines(lines, executor))
+    return list(verify_lines(lines, lambda profile: executor))
 
 
 def fenced(*blocks):
@@ -107,13 +107,15 @@ def test_a_program_is_run_and_its_determinism_checked(executor):
         ('{"id": 7, "kind": "answer", "problem_type": "code_o", "completion": ""}', 7, "output"),
         ('{"id": 7, "kind": "answer", "problem_type": "code_o", "completion": "", "output": "f()"}', 7, "output"),
         ('{"id": 7, "kind": "answer", "problem_type": "code_x", "completion": "", "output": "1"}', 7, "problem_type"),
+        ('{"id": 7, "kind": "run", "program": "x", "inputs": ["1"], "profile": "x"}', 7, "run.profile"),
+        ('{"id": 7, "kind": "run", "program": "x", "inputs": ["1"], "entry": null}', 7, "entry"),
         ("[" * 100_000, None, "line 1"),
         ('{"id": "\\ud800"}', None, "line 1"),
     ],
 )
 def test_a_malformed_line_has_an_answer_of_its_own(executor, line, request_id, says):
     good = json.dumps({"id": "good", "kind": "run", "program": "def f(x):\n    return x", "inputs": ["1"]})
-    bad, fine = verify_lines([line, good], executor)
+    bad, fine = verify_lines([line, good], lambda profile: executor)
     assert bad["id"] == request_id or request_id is None
     assert says in bad["error"] and len(bad["error"]) <= 300
     assert fine["status"] == "ok"
@@ -124,9 +126,22 @@ def test_order_is_kept_over_chunks_and_blank_lines(executor):
     lines = [
         json.dumps({"id": i, "kind": "run", "program": program, "inputs": [str(i % 20)]}) for i in range(CHUNK + 5)
     ]
-    got = list(verify_lines([*lines[:3], "\n", *lines[3:]], executor))
+    got = list(verify_lines([*lines[:3], "\n", *lines[3:]], lambda profile: executor))
     assert [answer["id"] for answer in got] == list(range(CHUNK + 5))
     assert all(answer["outputs"] == (str(answer["id"] % 20 % 7),) for answer in got)
+
+
+def test_runs_in_the_profile_of_evaluation():
+    request = {"id": 1, "kind": "run", "profile": "evaluation"}
+    lines = [
+        {**request, "program": "import sys\ndef f(x):\n    return range(x)", "inputs": ["len('ab')"]},
+        {**request, "program": "print(input() * 2)", "inputs": ["a"], "entry": None},
+        {"id": 2, "kind": "run", "program": "import sys\ndef f(x):\n    return x", "inputs": ["1"]},
+    ]
+    with executors() as executor_of:
+        got = list(verify_lines(map(json.dumps, lines), executor_of))
+    assert [answer.get("outputs") for answer in got] == [("('range', 0, 2, 1)",), (r"'aa\n'",), ()]
+    assert [answer["status"] for answer in got] == ["ok", "ok", "denied"]
 
 
 def test_the_command_reads_and_writes_files(tmp_path, capsys):

@@ -183,15 +183,15 @@ def _status(arguments: argparse.Namespace) -> None:
 
 def _verify(arguments: argparse.Namespace) -> None:
     from popu.artifacts import atomic_write
-    from popu.sandbox.executor import Executor
+    from popu.sandbox.executor import executors
     from popu.verify import verify_lines
 
     try:
         requests = arguments.requests.open(encoding="utf-8", errors="surrogateescape")
     except OSError as error:
         raise ConfigError(f"--in: expected a readable file, found: {error}") from error
-    with requests, Executor() as executor, atomic_write(arguments.out) as path, path.open("w") as out:
-        for answer in verify_lines(requests, executor):
+    with requests, executors() as executor_of, atomic_write(arguments.out) as path, path.open("w") as out:
+        for answer in verify_lines(requests, executor_of):
             out.write(json.dumps(answer) + "\n")
 
 

@@ -16,12 +16,13 @@ from popu.problems.static import ProgramRejected, check_program
 from popu.problems.types import ProblemType
 from popu.problems.values import ValueRejected, canonical_arguments, parse_arguments, parse_value
 from popu.rl.rewards import student_reward
-from popu.sandbox.executor import Executor, Job
+from popu.sandbox.executor import Executor, Job, Profile
 from popu.sandbox.verdicts import Status
 
 CHUNK = 256  # lines answered together, so that equal runs are made once
 
 Response = dict[str, Any]
+Executors = Callable[[Profile], Executor]
 Pair = tuple[str, str]
 
 
@@ -75,29 +76,45 @@ class AnswerRequest(_Request):
 
 
 class RunRequest(_Request):
-    """A program to call on argument lists, determinism checked as for a proposal."""
+    """A program whose function `entry` is called on argument lists, determinism checked as for a proposal.
+
+    In the profile of evaluation arguments are expressions, and without `entry` the program is a script that reads its
+    inputs from standard input.
+    """
 
     kind: Literal["run"]
     program: str
     inputs: tuple[str, ...] = Field(strict=False, min_length=1)
+    profile: Profile = Profile.TRAINING
+    entry: str | None = "f"
+
+    @model_validator(mode="after")
+    def _training_calls_f(self) -> "RunRequest":
+        if self.profile is Profile.TRAINING and self.entry != "f":
+            raise ValueError("entry: expected f in the profile of training")
+        return self
 
 
 Request = ProposalRequest | AnswerRequest | RunRequest
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="kind")])
 
 
-def verify_lines(lines: Iterable[str], executor: Executor) -> Iterator[Response]:
-    """One answer a line, in order; blank lines have none."""
+def verify_lines(lines: Iterable[str], executor_of: Executors) -> Iterator[Response]:
+    """One answer a line, in order; blank lines have none. `executor_of` gives the executor of a profile."""
     numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
     while chunk := list(itertools.islice(numbered, CHUNK)):
-        yield from _answers([_read(number, line) for number, line in chunk], executor)
+        yield from _answers([_read(number, line) for number, line in chunk], executor_of)
 
 
-def _answers(requests: list[Request | Response], executor: Executor) -> list[Response]:
+def _answers(requests: list[Request | Response], executor_of: Executors) -> list[Response]:
     answers: dict[int, Response] = {i: request for i, request in enumerate(requests) if isinstance(request, dict)}
-    answers |= _proposals({i: r for i, r in enumerate(requests) if isinstance(r, ProposalRequest)}, executor)
-    answers |= _judged({i: r for i, r in enumerate(requests) if isinstance(r, AnswerRequest)}, executor)
-    answers |= _runs({i: r for i, r in enumerate(requests) if isinstance(r, RunRequest)}, executor)
+    training = executor_of(Profile.TRAINING)
+    answers |= _proposals({i: r for i, r in enumerate(requests) if isinstance(r, ProposalRequest)}, training)
+    answers |= _judged({i: r for i, r in enumerate(requests) if isinstance(r, AnswerRequest)}, training)
+    for profile in Profile:
+        runs = {i: r for i, r in enumerate(requests) if isinstance(r, RunRequest) and r.profile is profile}
+        if runs:
+            answers |= _runs(runs, executor_of(profile))
     return [answers[i] for i in range(len(requests))]
 
 
@@ -159,9 +176,11 @@ def _runs(requests: dict[int, RunRequest], executor: Executor) -> dict[int, Resp
     jobs: dict[int, Job] = {}
     for i, request in requests.items():
         try:
-            check_program(request.program)
-            inputs = tuple(canonical_arguments(parse_arguments(text)) for text in request.inputs)
-            jobs[i] = Job(request.program, inputs, check_determinism=True)
+            inputs = request.inputs
+            if request.profile is Profile.TRAINING:
+                check_program(request.program)
+                inputs = tuple(canonical_arguments(parse_arguments(text)) for text in inputs)
+            jobs[i] = Job(request.program, inputs, check_determinism=True, entry=request.entry)
         except ProgramRejected as error:
             answers[i] = _run_answer(request, error.status, error.reason, ())
         except ValueRejected as error:

@@ -27,6 +27,20 @@ MODULES = frozenset(
     }
 )
 
+# What the programs of code benchmarks import beyond that; it is loaded before they run.
+EVALUATION_MODULES = frozenset(
+    name
+    for line in (
+        "_strptime abc argparse array ast base64 binascii builtins calendar codecs contextlib contextvars csv",
+        "datetime difflib email.utils fnmatch getpass glob hashlib hmac html html.parser inspect io json keyword",
+        "linecache logging numbers os os.path pathlib pickle platform pprint queue random reprlib secrets shlex",
+        "shutil signal stat stringprep struct sys tempfile textwrap threading time timeit token tokenize traceback",
+        "tracemalloc types unicodedata unittest unittest.mock urllib.parse uuid warnings weakref",
+        "xml.etree.ElementTree zlib",
+    )
+    for name in line.split()
+)
+
 # Builtins a program may not have: they reach the machine or the interpreter, or differ between runs.
 BANNED_BUILTINS = frozenset(
     {

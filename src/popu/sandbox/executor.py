@@ -18,9 +18,11 @@ import socket
 import subprocess
 import sys
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
@@ -40,6 +42,7 @@ ATTEMPTS = 3  # a failure of the infrastructure is retried twice
 CACHED_OUTCOMES = 4096
 OVER_CPU, OVER_WALL = "over the cpu limit", "over the wall limit"
 MAX_REQUEST_BYTES = 4 * 2**20
+MAX_FRAME_BYTES = 64 * 2**20  # of an answer, which the zygote and this process hold at once
 _ESCAPING = 2  # JSON at most doubles a canonical text, which has no control characters
 
 
@@ -55,6 +58,13 @@ CHILD_STATUSES = frozenset(
         Status.DENIED,
     }
 )
+
+
+class Profile(StrEnum):
+    """What programs may use: TRAINING for what models write in self-play, EVALUATION for code benchmarks."""
+
+    TRAINING = "training"
+    EVALUATION = "evaluation"
 
 
 @dataclass(frozen=True)
@@ -77,13 +87,24 @@ class Limits:
                 raise ValueError(f"{name}: expected a positive number, got {getattr(self, name)}")
 
 
+LIMITS = {
+    Profile.TRAINING: Limits(),
+    Profile.EVALUATION: Limits(cpu_s=10.0, wall_s=60.0, memory_mb=4096, value_bytes=16 * 2**20),
+}
+
+
 @dataclass(frozen=True)
 class Job:
-    """A program to call on each of `inputs`, texts of argument lists."""
+    """A program whose function `entry` is called on each of `inputs`, texts of argument lists.
+
+    In the profile of evaluation arguments may be any expressions, and a program without `entry` is a script: its inputs
+    are texts on standard input, its outputs the texts that it prints.
+    """
 
     program: str
     inputs: tuple[str, ...]
     check_determinism: bool = False
+    entry: str | None = "f"
 
 
 @dataclass(frozen=True)
@@ -110,11 +131,12 @@ class Executor:
     Not for use from several threads at once.
     """
 
-    def __init__(self, limits: Limits = Limits(), slots: int = 1) -> None:
+    def __init__(self, limits: Limits | None = None, slots: int = 1, profile: Profile = Profile.TRAINING) -> None:
         if slots < 1:
             raise ValueError(f"slots: expected at least 1, got {slots}")
+        limits = limits or LIMITS[profile]
         self.limits = limits
-        self.slots = [Slot(limits) for _ in range(slots)]
+        self.slots = [Slot(limits, profile) for _ in range(slots)]
         self.cache: OrderedDict[Job, Outcome] = OrderedDict()
 
     def __enter__(self) -> Executor:
@@ -172,12 +194,27 @@ class Executor:
             return list(pool.map(run_in_free_slot, jobs))
 
 
+@contextmanager
+def executors() -> Iterator[Callable[[Profile], Executor]]:
+    """Give the executor of a profile with its limits, started when it is first asked for."""
+    running: dict[Profile, Executor] = {}
+    with ExitStack() as stack:
+
+        def of(profile: Profile) -> Executor:
+            if profile not in running:
+                running[profile] = stack.enter_context(Executor(profile=profile))
+            return running[profile]
+
+        yield of
+
+
 class Slot:
     """Two zygotes of different hash seeds, and what is asked of them for one job."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, profile: Profile = Profile.TRAINING) -> None:
         self.limits = limits
-        self.first, self.second = (Zygote(seed, limits.unsafe) for seed in HASH_SEEDS)
+        self.profile = profile
+        self.first, self.second = (Zygote(seed, limits.unsafe, profile) for seed in HASH_SEEDS)
 
     def start(self) -> None:
         self.first.start()
@@ -192,25 +229,27 @@ class Slot:
             raise ValueError("inputs: expected at least one, got none")
         if len(job.program) + sum(map(len, job.inputs)) > MAX_REQUEST_BYTES:
             return Outcome(Status.TOO_LARGE, (), f"program and inputs longer than {MAX_REQUEST_BYTES} bytes")
+        if job.entry is None and self.profile is Profile.TRAINING:
+            raise ValueError("entry: scripts run in the profile of evaluation only")
         if job.check_determinism:
             return self._run_checked(job)
         if len(job.inputs) > 1:
-            outcome = self._request(self.first, job.program, job.inputs, twice="reversed")
+            outcome = self._request(self.first, job, job.inputs, twice="reversed")
             if outcome.status is Status.OK:
                 return outcome
         return self._run_apart(job)
 
     def _run_checked(self, job: Job) -> Outcome:
-        outcome = self._request(self.first, job.program, job.inputs, twice="calls")
+        outcome = self._request(self.first, job, job.inputs, twice="calls")
         if outcome.status is not Status.OK:
             return outcome
-        other = self._request(self.second, job.program, job.inputs[::-1])
+        other = self._request(self.second, job, job.inputs[::-1])
         if other.status not in (Status.OK, Status.RAISED):
             return other
         if outcome.outputs != other.outputs[::-1]:
             return Outcome(Status.NONDETERMINISTIC, (), "another hash seed or order of inputs gave other values")
         cap = self.limits.value_bytes
-        if any("nan" in text and contains_nan(parse_value(text, cap)) for text in outcome.outputs):
+        if self.profile is Profile.TRAINING and any(_holds_nan(text, cap) for text in outcome.outputs):
             return Outcome(Status.UNSUPPORTED_VALUE, (), "NaN in an output")
         return outcome
 
@@ -218,13 +257,13 @@ class Slot:
         """Run each input in a fork of its own, up to the first that fails."""
         outputs: list[str] = []
         for text in job.inputs:
-            outcome = self._request(self.first, job.program, (text,))
+            outcome = self._request(self.first, job, (text,))
             if outcome.status is not Status.OK:
                 return outcome
             outputs += outcome.outputs
         return Outcome(Status.OK, tuple(outputs))
 
-    def _request(self, zygote: Zygote, program: str, inputs: tuple[str, ...], twice: str = "") -> Outcome:
+    def _request(self, zygote: Zygote, job: Job, inputs: tuple[str, ...], twice: str = "") -> Outcome:
         """Run one fork's worth, every call once or, by "calls" or "reversed", twice.
 
         A zygote that dies is replaced and asked again. A program that kills the zygote does so again: two
@@ -232,7 +271,8 @@ class Slot:
         """
         times = 2 if twice else 1
         request = {
-            "program": program,
+            "program": job.program,
+            "entry": job.entry,
             "inputs": inputs,
             "twice": twice,
             "cpu_s": self.limits.cpu_s * times,
@@ -240,7 +280,7 @@ class Slot:
             "memory_mb": self.limits.memory_mb,
             "value_bytes": self.limits.value_bytes,
             "filtered": zygote.layers.get("filter", True),
-            "frame_bytes": 4096 + _ESCAPING * len(inputs) * self.limits.value_bytes,
+            "frame_bytes": min(MAX_FRAME_BYTES, 4096 + _ESCAPING * len(inputs) * self.limits.value_bytes),
         }
         deaths = 0
         for _ in range(ATTEMPTS):
@@ -256,12 +296,17 @@ class Slot:
         return Outcome(Status.INFRASTRUCTURE, (), f"no zygote answered in {ATTEMPTS} attempts")
 
 
+def _holds_nan(text: str, cap: int) -> bool:
+    return "nan" in text and contains_nan(parse_value(text, cap))
+
+
 class Zygote:
     """The trusted end of one fork server; it is started when first needed and after every death."""
 
-    def __init__(self, hash_seed: int, unsafe: bool = False) -> None:
+    def __init__(self, hash_seed: int, unsafe: bool = False, profile: Profile = Profile.TRAINING) -> None:
         self.hash_seed = hash_seed
         self.unsafe = unsafe
+        self.profile = profile
         self.layers: dict[str, Any] = {}
         self.grace_s = WALL_GRACE_S
         self.process: subprocess.Popen[bytes] | None = None
@@ -278,7 +323,7 @@ class Zygote:
         self.socket, theirs = socket.socketpair()
         self.socket.settimeout(START_TIMEOUT_S)
         files = [str(ZYGOTE_FILE), str(theirs.fileno()), str(Path(values.__file__).resolve().parent)]
-        command = [sys.executable, "-S", "-s", "-P", "-B", "-W", "ignore", *files]
+        command = [sys.executable, "-S", "-s", "-P", "-B", "-W", "ignore", *files, self.profile]
         with theirs:
             self.process = subprocess.Popen(
                 command,
