@@ -69,6 +69,9 @@ def _parser() -> argparse.ArgumentParser:
     doctor = _command(commands, "doctor", _doctor, "what this machine offers, and what is missing")
     doctor.add_argument("--results", type=Path, default=Path("results"))
     doctor.add_argument("--json", action="store_true")
+    bench = _command(commands, "bench", _bench, "measure this machine")
+    bench.add_argument("what", choices=("verifier",))
+    bench.add_argument("--json", action="store_true", help="one JSON object as the last line")
     worker = _command(commands, "worker", _worker, "the process that keeps the base loaded")
     worker.add_argument("action", choices=("serve", "status", "stop"))
     _command_nano(commands)
@@ -208,6 +211,17 @@ def _doctor(arguments: argparse.Namespace) -> None:
             print(f"{row.name:24}{marks[row.ok]:9}{row.found}")
     if not result["ok"]:
         raise ConfigError("doctor: something is missing, see above")
+
+
+def _bench(arguments: argparse.Namespace) -> None:
+    from popu.bench.verifier import bench_verifier
+
+    result = bench_verifier()
+    if arguments.json:
+        print(json.dumps(result))
+    else:
+        for name, value in result.items():
+            print(f"{name:28}{'not installed' if value is None else value}")
 
 
 def _worker(arguments: argparse.Namespace) -> None:

@@ -68,6 +68,9 @@ BANNED_BUILTINS = frozenset(
     }
 )
 
+# Those of them whose value differs between two runs.
+RUN_DEPENDENT = frozenset({"hash", "id"})
+
 # Members of allowed modules that read attributes, or evaluate text, named by a string.
 BANNED_MEMBERS = frozenset({"Formatter", "ForwardRef", "attrgetter", "get_type_hints", "methodcaller"})
 

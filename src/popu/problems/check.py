@@ -233,8 +233,8 @@ def _plan(answer: Answer) -> Judged | Job:
         return Job(text, tuple(given for given, _ in answer.hidden))
     except BadFormat as error:
         return Judged(Verdict.BAD_FORMAT, error.reason)
-    except ProgramRejected as error:
-        return Judged(Verdict(error.status), error.reason)
+    except ProgramRejected as error:  # a student's program is not asked to be deterministic, but may use no more
+        return Judged(Verdict.DENIED if error.status == "nondeterministic" else Verdict(error.status), error.reason)
     except ValueTooLarge as error:
         return Judged(Verdict.TOO_LARGE, error.reason)
     except ValueRejected as error:

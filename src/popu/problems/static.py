@@ -16,6 +16,7 @@ from popu.problems.allowed import (
     BANNED_MEMBERS,
     DUNDER_ATTRIBUTES,
     MODULES,
+    RUN_DEPENDENT,
 )
 
 MAX_SOURCE_BYTES = 65_536
@@ -26,7 +27,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 class ProgramRejected(ValueError):
-    """A program is refused unseen; `status` is "bad_format", "too_large" or "denied"."""
+    """A program is refused unseen; `status` is "bad_format", "too_large", "denied" or "nondeterministic"."""
 
     def __init__(self, status: str, reason: str) -> None:
         super().__init__(f"{status}: {reason}")
@@ -47,7 +48,8 @@ def check_program(source: str) -> None:
     for node in ast.walk(tree):
         reason = _denial(node, own_names)
         if reason is not None:
-            raise ProgramRejected("denied", reason)
+            run_dependent = isinstance(node, ast.Name) and node.id in RUN_DEPENDENT
+            raise ProgramRejected("nondeterministic" if run_dependent else "denied", reason)
 
 
 def parse_program(source: str) -> ast.Module:

@@ -6,8 +6,8 @@ A value is None, bool, int, float, complex, str, bytes, list, tuple, set, frozen
 bounded depth: it has no notion of names, calls or operators beyond a sign and `a+bj`, so nothing can run.
 
 Where the grammar departs from Python's evaluation: `a+bj` is built from its two parts without arithmetic, so
-that `repr` of every complex number, signed zeros included, reads back as the same number; and an integer may
-have more digits than `sys.get_int_max_str_digits()` allows.
+that `repr` of every complex number, signed zeros included, reads back as the same number; an integer may have more
+digits than `sys.get_int_max_str_digits()` allows; and names of keyword arguments are ASCII.
 
 The zygote loads this file and `literals` by path.
 """

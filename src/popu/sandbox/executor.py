@@ -280,6 +280,7 @@ class Slot:
             "memory_mb": self.limits.memory_mb,
             "value_bytes": self.limits.value_bytes,
             "filtered": zygote.layers.get("filter", True),
+            "bare": zygote.bare,
             "frame_bytes": min(MAX_FRAME_BYTES, 4096 + _ESCAPING * len(inputs) * self.limits.value_bytes),
         }
         deaths = 0
@@ -308,6 +309,7 @@ class Zygote:
         self.unsafe = unsafe
         self.profile = profile
         self.layers: dict[str, Any] = {}
+        self.bare = False  # for a benchmark of the walls alone: programs run without them
         self.grace_s = WALL_GRACE_S
         self.process: subprocess.Popen[bytes] | None = None
         self.socket: socket.socket | None = None
@@ -354,7 +356,7 @@ class Zygote:
 
     def _surviving_canaries(self) -> list[str]:
         """What a confined child can do that should kill it: nothing, where the filter holds."""
-        limits = {"cpu_s": 5.0, "wall_s": 10.0, "memory_mb": 64, "frame_bytes": 4096, "filtered": True}
+        limits = {"cpu_s": 5.0, "wall_s": 10.0, "memory_mb": 64, "frame_bytes": 4096, "filtered": True, "bare": False}
         reports = {name: self.request({**limits, "canary": name})[0] for name in CANARIES}
         return [name for name, report in reports.items() if report["exit"] != -signal.SIGSYS]
 
