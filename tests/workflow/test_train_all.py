@@ -10,7 +10,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-from popu.artifacts import TABLES, read_table
+from popu.artifacts import TABLES, read_json, read_table
 from popu.config import Base, Engine
 from popu.engine.base import TransformersEngine
 from popu.engine.multilora import Segment
@@ -27,6 +27,7 @@ def test_every_artifact_is_there(finished):
         directory = run / f"step{step:05d}"
         for stage in ("propose", "validate", "solve", "verify", "update", "evolve"):
             assert (directory / f"{stage}.json").is_file()
+        assert read_json(directory / "timings.json")["verifier"]["filter"] is True
         for path in directory.glob("*.parquet"):
             assert isinstance(read_table(path, path.stem), list)
     assert {path.stem for path in (run / "step00001").glob("*.parquet")} <= set(TABLES)

@@ -53,7 +53,7 @@ def series(run: RunDirectory) -> list[dict[str, Any]]:
 def step_seconds(run: RunDirectory, step: int) -> float | None:
     """Measured time of a step's stages; None where it was not recorded."""
     path = run.step(step) / "timings.json"
-    return sum(read_json(path).values()) if path.exists() else None
+    return sum(value for name, value in read_json(path).items() if name.endswith("_s")) if path.exists() else None
 
 
 def _mean(values: Sequence[Any]) -> float | None:

@@ -4,12 +4,15 @@ import time
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from popu.artifacts import read_json, sweep, write_json
 from popu.errors import ConfigError
 from popu.rundir import RunDirectory
 from popu.stages.backend import Backend
 from popu.stages.call import STAGES, STEP_STAGES, StageCall
+
+VERIFYING = ("validate", "verify")  # the stages that run programs
 
 
 def run_stage(call: StageCall, backend: Backend) -> None:
@@ -24,7 +27,10 @@ def run_stage(call: StageCall, backend: Backend) -> None:
         sweep(run.step(call.step))
         started = time.monotonic()
         stage_function(call.stage)(run, call.step, backend, **call.options)
-        _record_time(run, call, time.monotonic() - started)
+        measured: dict[str, Any] = {f"{call.stage}_s": round(time.monotonic() - started, 3)}
+        if call.stage in VERIFYING:
+            measured["verifier"] = backend.executor(run.settings).layers
+        _record(run, call, measured)
 
 
 def run_block(run_path: str, first: int, last: int, backend: Backend, report: Callable[[str], None]) -> None:
@@ -46,8 +52,7 @@ def stage_function(stage: str) -> Callable[..., None]:
     return function
 
 
-def _record_time(run: RunDirectory, call: StageCall, seconds: float) -> None:
+def _record(run: RunDirectory, call: StageCall, measured: dict[str, Any]) -> None:
     """`timings.json` of a step: measured, neither compared nor read by any decision."""
     path = run.step(call.step) / "timings.json"
-    timings = read_json(path) if path.exists() else {}
-    write_json(path, {**timings, f"{call.stage}_s": round(seconds, 3)})
+    write_json(path, {**(read_json(path) if path.exists() else {}), **measured})
