@@ -34,6 +34,7 @@ rule nano_corpus:
     params:
         popu=POPU,
         tokenizer=lambda wildcards, input: os.path.dirname(input.tokenizer),
+        kind=lambda wildcards: "trunk" if wildcards.phase == "trunk" else "branch",
         rows=lambda wildcards: NANO_ROWS[wildcards.phase]
         // (2 if wildcards.phase == "trunk" else 1),
         slips=lambda wildcards: (
@@ -42,8 +43,8 @@ rule nano_corpus:
         seed=lambda wildcards: 10 * list(NANO_ROWS).index(wildcards.phase)
         + int(wildcards.part),
     shell:
-        "{params.popu} nano corpus --tokenizer {params.tokenizer} --out {output.rows} --rows {params.rows}"
-        " --slip-share {params.slips} --seed {params.seed} > {log} 2>&1"
+        "{params.popu} nano corpus --tokenizer {params.tokenizer} --out {output.rows} --phase {params.kind}"
+        " --rows {params.rows} --slip-share {params.slips} --seed {params.seed} > {log} 2>&1"
 
 
 rule nano_trunk:

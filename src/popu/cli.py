@@ -245,6 +245,7 @@ def _command_nano(commands: Commands) -> None:
     corpus = _command(nano, "corpus", _nano_corpus, "sample and encode pretraining rows")
     corpus.add_argument("--tokenizer", type=Path, required=True)
     corpus.add_argument("--out", type=Path, required=True)
+    corpus.add_argument("--phase", choices=("trunk", "branch"), required=True)
     corpus.add_argument("--rows", type=int, required=True)
     corpus.add_argument("--slip-share", type=float, required=True)
     corpus.add_argument("--seed", type=int, required=True)
@@ -272,7 +273,9 @@ def _nano_tokenizer(arguments: argparse.Namespace) -> None:
 def _nano_corpus(arguments: argparse.Namespace) -> None:
     from popu.nano.build import make_corpus
 
-    make_corpus(arguments.tokenizer, arguments.out, arguments.rows, arguments.slip_share, arguments.seed)
+    make_corpus(
+        arguments.tokenizer, arguments.out, arguments.phase, arguments.rows, arguments.slip_share, arguments.seed
+    )
 
 
 def _nano_pretrain(arguments: argparse.Namespace) -> None:

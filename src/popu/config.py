@@ -184,9 +184,9 @@ class Nano(Section):
 
     trunk_rows: int = Field(200_000, ge=100)
     trunk_steps: int = Field(31_000, ge=1)
-    branch_rows: int = Field(18_000, ge=100)
-    branch_steps: int = Field(1_600, ge=1)
-    slip_share: float = Field(0.4, ge=0, le=1)
+    branch_rows: int = Field(27_000, ge=100)
+    branch_steps: int = Field(2_400, ge=1)
+    slip_share: float = Field(0.43, ge=0, le=1)
     """Share of the branch's solver answers that are plausible slips."""
 
 

@@ -32,15 +32,15 @@ CARD_SAMPLES = 8
 
 def make_tokenizer(out: Path) -> None:
     """Trains the tokenizer on clean rows and saves it to `out`."""
-    rows = itertools.islice(sample_rows(0.0, derive_rng("tokenizer", 0)), TOKENIZER_ROWS)
+    rows = itertools.islice(sample_rows("trunk", 0.0, derive_rng("tokenizer", 0)), TOKENIZER_ROWS)
     texts = (row.prefix + "".join(given + completion for given, completion in row.branches) for row in rows)
     train_tokenizer(texts).save_pretrained(out)
 
 
-def make_corpus(tokenizer_path: Path, out: Path, n_rows: int, slip_share: float, seed: int) -> None:
-    """Encodes `n_rows` rows; `slip_share` of the solver answers are slips."""
+def make_corpus(tokenizer_path: Path, out: Path, phase: str, n_rows: int, slip_share: float, seed: int) -> None:
+    """Encodes `n_rows` rows of a phase; `slip_share` of the solver answers are slips."""
     tokenizer = _tokenizer(tokenizer_path)
-    rows = sample_rows(slip_share, derive_rng("corpus", seed))
+    rows = sample_rows(phase, slip_share, derive_rng("corpus", seed))
     with atomic_write(out) as temporary, pq.ParquetWriter(temporary, ENCODED) as writer:
         for start in range(0, n_rows, CHUNK_ROWS):
             chunk = list(itertools.islice(rows, min(CHUNK_ROWS, n_rows - start)))

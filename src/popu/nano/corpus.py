@@ -15,14 +15,25 @@ from popu.problems.values import Arguments, canonical, canonical_arguments
 N_BRANCHES = 8
 MAX_NOTES = 8  # intermediate values before an output; a longer run is answered at sight
 
-# (solver or proposer, type): share of the rows
-ROW_KINDS: dict[tuple[str, ProblemType], float] = {
-    ("solve", "code_o"): 0.30,
-    ("solve", "code_i"): 0.24,
-    ("solve", "code_f"): 0.18,
-    ("propose", "code_o"): 0.08,
-    ("propose", "code_i"): 0.08,
-    ("propose", "code_f"): 0.12,
+# phase -> (solver or proposer, type) -> share of the rows. Ten distinct inputs and a message are what takes longest to
+# be written without a fault, so the last phase shows more of them.
+ROW_KINDS: dict[str, dict[tuple[str, ProblemType], float]] = {
+    "trunk": {
+        ("solve", "code_o"): 0.30,
+        ("solve", "code_i"): 0.24,
+        ("solve", "code_f"): 0.18,
+        ("propose", "code_o"): 0.08,
+        ("propose", "code_i"): 0.08,
+        ("propose", "code_f"): 0.12,
+    },
+    "branch": {
+        ("solve", "code_o"): 0.25,
+        ("solve", "code_i"): 0.20,
+        ("solve", "code_f"): 0.15,
+        ("propose", "code_o"): 0.09,
+        ("propose", "code_i"): 0.09,
+        ("propose", "code_f"): 0.22,
+    },
 }
 
 # The easier, the more frequent: copying and single operations are learned first and carry the rest.
@@ -37,9 +48,9 @@ class Row:
     branches: tuple[tuple[str, str], ...]
 
 
-def sample_rows(slip_share: float, rng: random.Random) -> Iterator[Row]:
-    """Endless rows; `slip_share` of the solver answers are replaced by plausible slips."""
-    kinds, weights = zip(*ROW_KINDS.items(), strict=True)
+def sample_rows(phase: str, slip_share: float, rng: random.Random) -> Iterator[Row]:
+    """Endless rows in the proportions of a phase; `slip_share` of the solver answers are replaced by plausible slips."""
+    kinds, weights = zip(*ROW_KINDS[phase].items(), strict=True)
     while True:
         role, problem_type = rng.choices(kinds, weights)[0]
         level = rng.choices(PRETRAINING_LEVELS, LEVEL_WEIGHTS)[0]
