@@ -49,7 +49,7 @@ class Row:
 
 
 def sample_rows(phase: str, slip_share: float, rng: random.Random) -> Iterator[Row]:
-    """Endless rows in the proportions of a phase; `slip_share` of the solver answers are replaced by plausible slips."""
+    """Endless rows in a phase's proportions; `slip_share` of the solver answers are replaced by plausible slips."""
     kinds, weights = zip(*ROW_KINDS[phase].items(), strict=True)
     while True:
         role, problem_type = rng.choices(kinds, weights)[0]
