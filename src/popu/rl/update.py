@@ -18,7 +18,7 @@ from popu.optimizer import load_state_tensors, state_tensors
 from popu.population.adapter import Adapter
 from popu.rl.loss import policy_loss
 
-KL_PROMPTS = 4  # prompts of each role and type on which the KL to the base is estimated
+KL_PROMPTS = 2  # prompts of each role and type on which the KL to the base is estimated
 
 
 @dataclass(frozen=True)

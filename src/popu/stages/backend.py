@@ -22,7 +22,7 @@ class Backend:
         self.check = check
         self._engine: TransformersEngine | None = None
         self._engine_key: tuple[object, ...] = ()
-        self._executors: dict[Limits, Executor] = {}
+        self._executors: dict[tuple[Limits, int], Executor] = {}
 
     def engine(self, settings: Run) -> "TransformersEngine":
         """The engine of a run. Raises ArtifactError where the base is missing or not the run's."""
@@ -38,11 +38,12 @@ class Backend:
         return self._engine
 
     def executor(self, settings: Run) -> Executor:
-        """The running verifier with the run's limits."""
-        limits = settings.training.verifier
-        key = Limits(limits.cpu_s, limits.wall_s, limits.memory_mb, limits.value_bytes, limits.unsafe)
+        """The running verifier with the run's limits, as many programs at a time as the engine has threads."""
+        verifier = settings.training.verifier
+        limits = Limits(verifier.cpu_s, verifier.wall_s, verifier.memory_mb, verifier.value_bytes, verifier.unsafe)
+        key = (limits, settings.engine.threads)
         if key not in self._executors:
-            executor = Executor(key)
+            executor = Executor(limits, slots=settings.engine.threads)
             executor.__enter__()
             self._executors[key] = executor
         return self._executors[key]
