@@ -104,7 +104,7 @@ def test_schedule():
 def test_an_interrupted_phase_ends_with_the_same_weights(tmp_path, monkeypatch):
     monkeypatch.setattr(pretrain, "compiled", lambda model: model.model)  # compiling takes longer than the test
     make_tokenizer_small(tmp_path / "tokenizer")
-    make_corpus(tmp_path / "tokenizer", tmp_path / "rows.parquet", 60, 0.0, 0)
+    make_corpus(tmp_path / "tokenizer", tmp_path / "rows.parquet", "trunk", 60, 0.0, 0)
     short = Phase(6, 1e-3, 0.0, 3, warmup=1, checkpoint_every=2)
     run_phase(tmp_path / "tokenizer", [tmp_path / "rows.parquet"], None, short, 1, tmp_path / "whole")
 

@@ -27,7 +27,7 @@ N_SLOW = 40  # snippets a round of the methods that start an interpreter
 Counts = dict[str, Callable[[int], int]]  # method -> (round -> snippets run)
 
 
-def bench_verifier(rounds: int = ROUNDS) -> dict[str, Any]:
+def bench_verifier() -> dict[str, Any]:
     """Per-core rates, their ratios, the layers' overhead (a fraction), and the machine's load.
 
     A ratio is how many times more snippets a second of CPU the verifier runs than the other method; None where that is
@@ -49,7 +49,7 @@ def bench_verifier(rounds: int = ROUNDS) -> dict[str, Any]:
         }
         for count in methods.values():
             count(-1)  # what is loaded and cached at first
-        rates = [{name: _rate(count, i, zygotes) for name, count in methods.items()} for i in range(rounds)]
+        rates = [{name: _rate(count, i, zygotes) for name, count in methods.items()} for i in range(ROUNDS)]
     load = os.getloadavg()[0]
     return {
         "single_per_s_core": _median(rates, "single"),
@@ -61,7 +61,7 @@ def bench_verifier(rounds: int = ROUNDS) -> dict[str, Any]:
         "ratio_multiprocessing": _ratio(rates, "multiprocessing"),
         "ratio_untrusted_check": _ratio(rates, "untrusted_check"),
         "layer_overhead": round(statistics.median(r["bare"] / r["single"] for r in rates) - 1, 3),
-        "rounds": rounds,
+        "rounds": ROUNDS,
         "python": platform.python_version(),
         "layers": executor.layers,
         "load_average": round(load, 2),

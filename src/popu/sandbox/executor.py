@@ -410,7 +410,8 @@ def _outcome(report: dict[str, Any], frame: bytes, request: dict[str, Any], limi
     """Return the outcome of one fork from the zygote's report and the child's bytes (not trusted)."""
     if report["ended"] == "unconfined":
         raise SandboxUnavailable("a child could not be confined")
-    if report["exit"] == -signal.SIGSYS:
+    complete = len(frame) >= 4 and len(frame) == 4 + int.from_bytes(frame[:4], "big")
+    if report["exit"] == -signal.SIGSYS and not complete:  # how a child ends after its answer is a race with its killer
         return Outcome(Status.DENIED, (), "forbidden system call")
     if report["ended"] == "wall":
         return Outcome(Status.TIMEOUT, (), OVER_WALL)
@@ -418,7 +419,7 @@ def _outcome(report: dict[str, Any], frame: bytes, request: dict[str, Any], limi
         return Outcome(Status.TOO_LARGE, (), "the child sent too much")
     if report["ended"] == "cpu" or report["over_cpu"] or report["exit"] == -signal.SIGXCPU:
         return Outcome(Status.TIMEOUT, (), OVER_CPU)
-    if len(frame) < 4 or len(frame) != 4 + int.from_bytes(frame[:4], "big"):
+    if not complete:
         return Outcome(Status.CRASHED, (), f"no answer, exit code {report['exit']}")
     try:
         return _read_answer(json.loads(frame[4:]), request, limits)
