@@ -20,3 +20,4 @@ def test_the_last_line_is_one_object_with_every_figure(capsys, monkeypatch):
     assert set(REQUIRED) <= set(result)
     assert result["single_per_s_core"] > 0 and result["batched_per_s_core"] > 0 and result["ratio_subprocess"] > 0
     assert isinstance(result["layer_overhead"], float)
+    assert result["caller_mb"] > 100 and result["small_caller"]["ratio_multiprocessing"] > 0

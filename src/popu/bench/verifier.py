@@ -3,8 +3,12 @@
 Work is counted in seconds of CPU, of this process and all that it starts, so that other load on the machine matters
 little. Every round measures all methods one after the other; figures are medians over rounds, ratios medians of the
 rounds' ratios. The snippet is trivial: what is measured is the way there and back.
+
+The methods that fork their caller pay for its size. The main figures are taken with PyTorch loaded, as it is wherever
+rewards are computed; `small_caller` has the ratios to those methods from a process without it.
 """
 
+import importlib
 import multiprocessing
 import os
 import platform
@@ -22,7 +26,8 @@ ROUNDS = 5
 N_SINGLE = 400
 N_BATCHED = 100
 BATCH = 8  # inputs of a batched job
-N_SLOW = 40  # snippets a round of the methods that start an interpreter
+N_SLOW = 40  # snippets a round of the other methods
+FORKING = ("multiprocessing", "untrusted_check")
 
 Counts = dict[str, Callable[[int], int]]  # method -> (round -> snippets run)
 
@@ -47,9 +52,9 @@ def bench_verifier() -> dict[str, Any]:
             "multiprocessing": _multiprocesses,
             **_untrusted_check(),
         }
-        for count in methods.values():
-            count(-1)  # what is loaded and cached at first
-        rates = [{name: _rate(count, i, zygotes) for name, count in methods.items()} for i in range(ROUNDS)]
+        small = _rounds({name: methods[name] for name in ("single", *FORKING) if name in methods}, zygotes, 0)
+        importlib.import_module("torch")
+        rates = _rounds(methods, zygotes, ROUNDS + 1)
     load = os.getloadavg()[0]
     return {
         "single_per_s_core": _median(rates, "single"),
@@ -61,11 +66,21 @@ def bench_verifier() -> dict[str, Any]:
         "ratio_multiprocessing": _ratio(rates, "multiprocessing"),
         "ratio_untrusted_check": _ratio(rates, "untrusted_check"),
         "layer_overhead": round(statistics.median(r["bare"] / r["single"] for r in rates) - 1, 3),
+        "caller_mb": round(psutil.Process().memory_info().rss / 2**20),
+        "small_caller": {f"ratio_{name}": _ratio(small, name) for name in FORKING},
         "rounds": ROUNDS,
         "python": platform.python_version(),
         "layers": executor.layers,
         "load_average": round(load, 2),
     }
+
+
+def _rounds(methods: Counts, zygotes: list[Zygote], first: int) -> list[dict[str, float]]:
+    """The rates of every round; `first` keeps the programs apart from those that ran before."""
+    for count in methods.values():
+        count(first)  # what is loaded and cached at first
+    rounds = range(first + 1, first + 1 + ROUNDS)
+    return [{name: _rate(count, i, zygotes) for name, count in methods.items()} for i in rounds]
 
 
 def _rate(count: Callable[[int], int], index: int, zygotes: list[Zygote]) -> float:

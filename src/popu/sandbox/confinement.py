@@ -15,9 +15,10 @@ from collections.abc import Callable
 
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 KILL_PROCESS, ALLOW = 0x8000_0000, 0x7FFF_0000
-LOAD, JUMP_IF_EQUAL, JUMP_IF_ANY_BIT, RETURN = 0x20, 0x15, 0x45, 0x06  # classic BPF
+LOAD, JUMP_IF_EQUAL, JUMP_IF_GREATER, JUMP_IF_ANY_BIT, RETURN = 0x20, 0x15, 0x25, 0x45, 0x06  # classic BPF
 NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16  # offsets in seccomp_data; an argument has 8 bytes, low half first
 SIGABRT = 6
+PID = 0xFFFF_FFF0  # stands in for a process's number until it installs its filter
 
 AUDIT = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 
@@ -48,7 +49,7 @@ LANDLOCK_NET_SINCE, LANDLOCK_SCOPES_SINCE = 4, 6
 class FilterProgram(ctypes.Structure):
     """The kernel's `struct sock_fprog`."""
 
-    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p))
 
 
 class SystemCallFilter:
@@ -61,36 +62,40 @@ class SystemCallFilter:
     def __init__(self, machine: str, answer_fd: int) -> None:
         if machine not in AUDIT:
             raise ValueError(f"machine: expected one of {sorted(AUDIT)}, found {machine!r}")
-        self.machine = machine
-        self.answer_fd = answer_fd
-
-    def code(self, pid: int) -> bytes:
-        """The filter of the process `pid`, as instructions of classic BPF."""
-        guarded = GUARDED[self.machine]
-        blocks = {
-            guarded["write"]: _one_of(0, (self.answer_fd, 1, 2)),
-            guarded["mmap"]: _without_bits(2, mmap.PROT_EXEC),
-            guarded["mprotect"]: _without_bits(2, mmap.PROT_EXEC),
-            guarded["tgkill"]: _own_abort(pid),
-        }
-        code = [(LOAD, 0, 0, ARCHITECTURE), (JUMP_IF_EQUAL, 1, 0, AUDIT[self.machine]), (RETURN, 0, 0, KILL_PROCESS)]
-        code.append((LOAD, 0, 0, NUMBER))
-        for number, block in blocks.items():
-            code += [(JUMP_IF_EQUAL, 0, len(block), number), *block]
-        for number in FREE[self.machine].values():
-            code += [(JUMP_IF_EQUAL, 0, 1, number), (RETURN, 0, 0, ALLOW)]
-        code.append((RETURN, 0, 0, KILL_PROCESS))
-        return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+        code = _assemble(machine, answer_fd)
+        self.code = ctypes.create_string_buffer(code, len(code))
+        self.pid_at = code.index(struct.pack("=I", PID))
+        self.program = FilterProgram(len(code) // 8, ctypes.addressof(self.code))
 
     def install(self, libc: ctypes.CDLL) -> bool:
         """Confine the calling process for good; False where the kernel refuses. Needs no_new_privs."""
-        code = self.code(os.getpid())
-        program = FilterProgram(len(code) // 8, code)
-        refused: int = libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0)
+        struct.pack_into("=I", self.code, self.pid_at, os.getpid())
+        refused: int = libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(self.program), 0, 0)
         return refused == 0
 
 
 Instruction = tuple[int, int, int, int]
+
+
+def _assemble(machine: str, answer_fd: int) -> bytes:
+    """The filter of the process `PID`, as instructions of classic BPF."""
+    guarded = GUARDED[machine]
+    blocks = {
+        guarded["write"]: _one_of(0, (answer_fd, 1, 2)),
+        guarded["mmap"]: _without_bits(2, mmap.PROT_EXEC),
+        guarded["mprotect"]: _without_bits(2, mmap.PROT_EXEC),
+        guarded["tgkill"]: _own_abort(PID),
+    }
+    code = [(LOAD, 0, 0, ARCHITECTURE), (JUMP_IF_EQUAL, 1, 0, AUDIT[machine]), (RETURN, 0, 0, KILL_PROCESS)]
+    largest = max(*guarded.values(), *FREE[machine].values())
+    # The kernel tries every number when it installs a filter: half of them end here.
+    code += [(LOAD, 0, 0, NUMBER), (JUMP_IF_GREATER, 0, 1, largest), (RETURN, 0, 0, KILL_PROCESS)]
+    for number, block in blocks.items():
+        code += [(JUMP_IF_EQUAL, 0, len(block), number), *block]
+    for number in FREE[machine].values():
+        code += [(JUMP_IF_EQUAL, 0, 1, number), (RETURN, 0, 0, ALLOW)]
+    code.append((RETURN, 0, 0, KILL_PROCESS))
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
 
 
 def _argument(index: int) -> Instruction:

@@ -12,7 +12,7 @@ The child learns the program and its inputs, never an expected value.
 
 from __future__ import annotations
 
-import json
+import marshal
 import signal
 import socket
 import subprocess
@@ -26,11 +26,18 @@ from enum import StrEnum
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from popu.errors import SandboxUnavailable
 from popu.problems import values
-from popu.problems.values import canonical, contains_nan, parse_value
+from popu.problems.values import (
+    ValueRejected,
+    ValueTooLarge,
+    canonical,
+    contains_nan,
+    parse_arguments,
+    parse_value,
+)
 from popu.sandbox.confinement import CANARIES
 from popu.sandbox.verdicts import Status
 
@@ -43,7 +50,6 @@ CACHED_OUTCOMES = 4096
 OVER_CPU, OVER_WALL = "over the cpu limit", "over the wall limit"
 MAX_REQUEST_BYTES = 4 * 2**20
 MAX_FRAME_BYTES = 64 * 2**20  # of an answer, which the zygote and this process hold at once
-_ESCAPING = 2  # JSON at most doubles a canonical text, which has no control characters
 
 
 # What a child may say of itself; the rest is for others to say.
@@ -114,6 +120,14 @@ class Outcome:
     status: Status
     outputs: tuple[str, ...] = ()
     reason: str = ""
+
+
+class Report(NamedTuple):
+    """How a child ended, by its zygote: the way (see `zygote.watch`), the exit code, whether it used too much CPU."""
+
+    ended: str
+    exit: int
+    over_cpu: bool
 
 
 class ZygoteDied(Exception):
@@ -231,19 +245,34 @@ class Slot:
             return Outcome(Status.TOO_LARGE, (), f"program and inputs longer than {MAX_REQUEST_BYTES} bytes")
         if job.entry is None and self.profile is Profile.TRAINING:
             raise ValueError("entry: scripts run in the profile of evaluation only")
+        try:
+            inputs = self._inputs(job)
+        except ValueTooLarge as error:
+            return Outcome(Status.TOO_LARGE, (), error.reason)
+        except ValueRejected as error:
+            return Outcome(Status.UNSUPPORTED_VALUE, (), error.reason)
         if job.check_determinism:
-            return self._run_checked(job)
-        if len(job.inputs) > 1:
-            outcome = self._request(self.first, job, job.inputs, twice="reversed")
+            return self._run_checked(job, inputs)
+        if len(inputs) > 1:
+            outcome = self._request(self.first, job, inputs, twice="reversed")
             if outcome.status is Status.OK:
                 return outcome
-        return self._run_apart(job)
+        return self._run_apart(job, inputs)
 
-    def _run_checked(self, job: Job) -> Outcome:
-        outcome = self._request(self.first, job, job.inputs, twice="calls")
+    def _inputs(self, job: Job) -> Sequence[str | bytes]:
+        """What a child gets: the texts, or in training the values they write, so that no child has to read them.
+
+        Raises as `parse_arguments`.
+        """
+        if self.profile is Profile.EVALUATION:
+            return job.inputs
+        return [marshal.dumps((a.args, a.kwargs)) for a in map(parse_arguments, job.inputs)]  # type: ignore[arg-type]
+
+    def _run_checked(self, job: Job, inputs: Sequence[str | bytes]) -> Outcome:
+        outcome = self._request(self.first, job, inputs, twice="calls")
         if outcome.status is not Status.OK:
             return outcome
-        other = self._request(self.second, job, job.inputs[::-1])
+        other = self._request(self.second, job, inputs[::-1])
         if other.status not in (Status.OK, Status.RAISED):
             return other
         if outcome.outputs != other.outputs[::-1]:
@@ -253,17 +282,17 @@ class Slot:
             return Outcome(Status.UNSUPPORTED_VALUE, (), "NaN in an output")
         return outcome
 
-    def _run_apart(self, job: Job) -> Outcome:
+    def _run_apart(self, job: Job, inputs: Sequence[str | bytes]) -> Outcome:
         """Run each input in a fork of its own, up to the first that fails."""
         outputs: list[str] = []
-        for text in job.inputs:
-            outcome = self._request(self.first, job, (text,))
+        for arguments in inputs:
+            outcome = self._request(self.first, job, [arguments])
             if outcome.status is not Status.OK:
                 return outcome
             outputs += outcome.outputs
         return Outcome(Status.OK, tuple(outputs))
 
-    def _request(self, zygote: Zygote, job: Job, inputs: tuple[str, ...], twice: str = "") -> Outcome:
+    def _request(self, zygote: Zygote, job: Job, inputs: Sequence[str | bytes], twice: str = "") -> Outcome:
         """Run one fork's worth, every call once or, by "calls" or "reversed", twice.
 
         A zygote that dies is replaced and asked again. A program that kills the zygote does so again: two
@@ -281,13 +310,12 @@ class Slot:
             "value_bytes": self.limits.value_bytes,
             "filtered": zygote.layers.get("filter", True),
             "bare": zygote.bare,
-            "frame_bytes": min(MAX_FRAME_BYTES, 4096 + _ESCAPING * len(inputs) * self.limits.value_bytes),
+            "frame_bytes": min(MAX_FRAME_BYTES, 4096 + len(inputs) * (1 + self.limits.value_bytes)),
         }
         deaths = 0
         for _ in range(ATTEMPTS):
             try:
-                report, frame = zygote.request(request)
-                return _outcome(report, frame, request, self.limits)
+                return _outcome(*zygote.request(request), request, self.limits)
             except ZygoteDied as death:
                 deaths += death.during_run
                 if deaths == 2:
@@ -337,17 +365,19 @@ class Zygote:
                 start_new_session=True,
             )
         try:
-            layers = json.loads(self._receive())
+            machine, known, landlock = self._receive().decode().split()
         except (OSError, EOFError, ValueError):
             self.close()
             raise SandboxUnavailable("the zygote did not start; its message is on standard error") from None
+        has_table = known == "1"
         try:
-            self.layers = {**layers, "filter": layers["filter"] and not (alive := self._surviving_canaries())}
+            filters = has_table and not (alive := self._surviving_canaries())
         except ZygoteDied:
             raise SandboxUnavailable("the zygote died of its canaries") from None
-        if not self.layers["filter"] and not self.unsafe:
+        self.layers = {"machine": machine, "filter": filters, "landlock": int(landlock)}
+        if not filters and not self.unsafe:
             self.close()
-            found = f"nothing stops a program that would {alive[0]}" if layers["filter"] else f"a {layers['machine']}"
+            found = f"nothing stops a program that would {alive[0]}" if has_table else f"a {machine}"
             raise SandboxUnavailable(
                 f"the verifier needs a kernel that filters system calls (seccomp, x86-64 or aarch64), found {found}; "
                 "use another machine or container runtime, or set training.verifier.unsafe: true to run what the model "
@@ -358,7 +388,7 @@ class Zygote:
         """What a confined child can do that should kill it: nothing, where the filter holds."""
         limits = {"cpu_s": 5.0, "wall_s": 10.0, "memory_mb": 64, "frame_bytes": 4096, "filtered": True, "bare": False}
         reports = {name: self.request({**limits, "canary": name})[0] for name in CANARIES}
-        return [name for name, report in reports.items() if report["exit"] != -signal.SIGSYS]
+        return [name for name, report in reports.items() if report.exit != -signal.SIGSYS]
 
     def close(self) -> None:
         """Kill and reap the process; harmless when there is none."""
@@ -369,21 +399,22 @@ class Zygote:
             self.socket.close()
         self.process = self.socket = None
 
-    def request(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    def request(self, request: dict[str, Any]) -> tuple[Report, bytes]:
         """Return the zygote's report and the child's bytes; raise ZygoteDied or SandboxUnavailable.
 
         After any exception the process is gone, and the next request starts another.
         """
         self.start()
         assert self.socket is not None
-        content = json.dumps(request).encode()
+        content = marshal.dumps(request)
         sent = False
         try:
             self.socket.settimeout(request["wall_s"] + self.grace_s)
             self.socket.sendall(len(content).to_bytes(4, "big") + content)
             sent = True
-            report = json.loads(self._receive())
-            return report, self._receive()
+            line, _, frame = self._receive().partition(b"\n")
+            ended, exit_code, over_cpu = line.decode().split()
+            return Report(ended, int(exit_code), over_cpu == "1"), frame
         except (OSError, EOFError, ValueError):
             self.close()
             raise ZygoteDied(during_run=sent) from None
@@ -392,55 +423,52 @@ class Zygote:
             raise
 
     def _receive(self) -> bytes:
-        size = int.from_bytes(self._receive_exactly(4), "big")
-        return self._receive_exactly(size)
-
-    def _receive_exactly(self, size: int) -> bytes:
+        """Return the content of the next frame; nothing follows it before the next request."""
         assert self.socket is not None
-        content = bytearray()
-        while len(content) < size:
-            part = self.socket.recv(min(65_536, size - len(content)))
+        received = bytearray()
+        while len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4], "big"):
+            part = self.socket.recv(65_536)
             if not part:
                 raise EOFError
-            content += part
-        return bytes(content)
+            received += part
+        return bytes(received[4:])
 
 
-def _outcome(report: dict[str, Any], frame: bytes, request: dict[str, Any], limits: Limits) -> Outcome:
+def _outcome(report: Report, frame: bytes, request: dict[str, Any], limits: Limits) -> Outcome:
     """Return the outcome of one fork from the zygote's report and the child's bytes (not trusted)."""
-    if report["ended"] == "unconfined":
+    if report.ended == "unconfined":
         raise SandboxUnavailable("a child could not be confined")
     complete = len(frame) >= 4 and len(frame) == 4 + int.from_bytes(frame[:4], "big")
-    if report["exit"] == -signal.SIGSYS and not complete:  # how a child ends after its answer is a race with its killer
+    if report.exit == -signal.SIGSYS and not complete:  # how a child ends after its answer is a race with its killer
         return Outcome(Status.DENIED, (), "forbidden system call")
-    if report["ended"] == "wall":
+    if report.ended == "wall":
         return Outcome(Status.TIMEOUT, (), OVER_WALL)
-    if report["ended"] == "overflow":
+    if report.ended == "overflow":
         return Outcome(Status.TOO_LARGE, (), "the child sent too much")
-    if report["ended"] == "cpu" or report["over_cpu"] or report["exit"] == -signal.SIGXCPU:
+    if report.ended == "cpu" or report.over_cpu or report.exit == -signal.SIGXCPU:
         return Outcome(Status.TIMEOUT, (), OVER_CPU)
     if not complete:
-        return Outcome(Status.CRASHED, (), f"no answer, exit code {report['exit']}")
+        return Outcome(Status.CRASHED, (), f"no answer, exit code {report.exit}")
     try:
-        return _read_answer(json.loads(frame[4:]), request, limits)
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return _read_answer(frame[4:].decode(), request, limits)
+    except ValueError:
         return Outcome(Status.CRASHED, (), "the answer of the child is malformed")
 
 
-def _read_answer(answer: dict[str, Any], request: dict[str, Any], limits: Limits) -> Outcome:
-    """Return the outcome that a child states; raise ValueError, KeyError or TypeError for any other shape."""
-    status, outputs, reason = Status(answer["status"]), answer["outputs"], answer["reason"]
-    if status not in CHILD_STATUSES or not isinstance(reason, str):
-        raise ValueError("status or reason")
+def _read_answer(answer: str, request: dict[str, Any], limits: Limits) -> Outcome:
+    """Return the outcome that a child states, as `runner.execute` writes it; raise ValueError for anything else."""
+    first_line, _, rest = answer.partition("\n")
+    status = Status(first_line)
+    if status not in CHILD_STATUSES:
+        raise ValueError("status")
     if status is Status.NONDETERMINISTIC and not request["twice"]:
         raise ValueError("nondeterminism in a single run")
     if status is not Status.OK:
-        return Outcome(status, (), reason[:300].encode(errors="replace").decode())
-    if not isinstance(outputs, list) or len(outputs) != len(request["inputs"]):
+        return Outcome(status, (), rest[:300])
+    outputs = rest.split("\n")
+    if len(outputs) != len(request["inputs"]):
         raise ValueError("number of outputs")
     for text in outputs:
-        if not isinstance(text, str):
-            raise ValueError("not a text")
         if canonical(parse_value(text, limits.value_bytes), limits.value_bytes) != text:
             raise ValueError("not canonical")
     return Outcome(Status.OK, tuple(outputs))

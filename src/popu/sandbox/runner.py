@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import builtins
 import codecs
-import importlib
+import importlib.util
 import io
-import json
+import marshal
 import os
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 CODECS = (
@@ -37,7 +37,8 @@ CODECS = (
     ),
     *("utf-7", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"),
 )
-MEMORY_FRAME = b'{"status": "memory", "reason": "MemoryError", "outputs": []}'
+LOADED_BY_BUILTINS = ("unicodedata", "_pylong")  # by `'\N{DASH}'`; since Python 3.12 by the decimals of large integers
+MEMORY_ANSWER = b"memory\nMemoryError"
 PROGRAM_NAME = "program"  # `sys.modules` has it
 SOURCE_NAME = "<program>"
 CALLEE = "__call__"
@@ -53,12 +54,16 @@ class Unequal(Exception):
 class Runner:
     """Runs programs; holds what every child shares: the codec of values, the module facades, the builtins."""
 
+    warm_up_inputs: tuple[Any, ...] = (marshal.dumps((([1, "a", {2: -3}],), {})),)
+
     def __init__(self, values: types.ModuleType, allowed: types.ModuleType) -> None:
         self.values = values
         self.send: Callable[[bytes], None] = no_receiver
         for codec in CODECS:  # a lookup in the child would have to open a file
             codecs.lookup(codec)
-        importlib.import_module("unicodedata")  # `'\N{DASH}'` would load it
+        for name in LOADED_BY_BUILTINS:
+            if importlib.util.find_spec(name):
+                importlib.import_module(name)
         self.prepare(allowed)
 
     def prepare(self, allowed: types.ModuleType) -> None:
@@ -74,14 +79,17 @@ class Runner:
         """Run a request, send the report, exit."""
         self.send = send
         try:
-            answer = json.dumps(self.execute(request)).encode()
+            answer = self.execute(request)
         except MemoryError:
-            answer = MEMORY_FRAME
+            answer = MEMORY_ANSWER
         send(answer)
         os._exit(0)
 
-    def execute(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return status, reason and, where the status is ok, one output per input."""
+    def execute(self, request: dict[str, Any]) -> bytes:
+        """Return lines: the status, then one output per input where that is ok, else the reason.
+
+        A canonical text holds no line break.
+        """
         outputs: list[str] = []
         status, reason = "ok", ""
         try:
@@ -100,29 +108,30 @@ class Runner:
             status, reason = "unsupported_value", error.reason
         except BaseException as error:  # KeyboardInterrupt and SystemExit are the program's too
             status, reason = "raised", describe(error)
-        return {"status": status, "reason": reason, "outputs": outputs}
+        rest = "\n".join(outputs) if status == "ok" else reason
+        return f"{status}\n{rest}".encode("utf-8", "backslashreplace")
 
-    def outputs(self, inputs: list[str], request: dict[str, Any]) -> list[str]:
+    def outputs(self, inputs: Sequence[Any], request: dict[str, Any]) -> list[str]:
         """Return the outputs of a fresh copy of the program; with `twice: calls` each call is made twice."""
         call = self.program(request["program"], request["entry"])
         outputs = []
-        for text in inputs:
-            output = self.encode(call(text), request["value_bytes"])
-            if request["twice"] == "calls" and self.encode(call(text), request["value_bytes"]) != output:
+        for arguments in inputs:
+            output = self.encode(call(arguments), request["value_bytes"])
+            if request["twice"] == "calls" and self.encode(call(arguments), request["value_bytes"]) != output:
                 raise Unequal
             outputs.append(output)
         return outputs
 
-    def program(self, source: str, entry: str) -> Callable[[str], object]:
-        """Run the program's top level; return its function `entry`, to be called with the text of an argument list.
+    def program(self, source: str, entry: Any) -> Callable[[Any], object]:
+        """Run the program's top level; return its function `entry`, to be called with a marshalled argument list.
 
         The arguments are made afresh for every call.
         """
         function = self.namespace(source)[entry]
 
-        def call(text: str) -> object:
-            arguments = self.values.parse_arguments(text)
-            return function(*arguments.args, **arguments.kwargs)
+        def call(marshalled: bytes) -> object:
+            args, kwargs = marshal.loads(marshalled)
+            return function(*args, **kwargs)
 
         return call
 
@@ -141,7 +150,7 @@ class Runner:
 
     def deny(self, reason: str) -> NoReturn:
         """Report and exit at once, so that a program cannot catch the denial."""
-        self.send(json.dumps({"status": "denied", "reason": reason, "outputs": []}).encode())
+        self.send(f"denied\n{reason}".encode("utf-8", "backslashreplace"))
         os._exit(0)
 
     def import_module(
@@ -175,6 +184,8 @@ class Runner:
 class EvaluationRunner(Runner):
     """Runs benchmark programs. They may reach the whole interpreter of their child; the kernel's walls are the same."""
 
+    warm_up_inputs = ("[1, 'a', {2: -3}]",)
+
     def prepare(self, allowed: types.ModuleType) -> None:
         for name in sorted(allowed.MODULES | allowed.EVALUATION_MODULES):
             importlib.import_module(name)
@@ -182,7 +193,7 @@ class EvaluationRunner(Runner):
         self.builtins = {**vars(builtins), "open": self.open_stream, "exit": sys.exit, "quit": sys.exit}
 
     def program(self, source: str, entry: str | None) -> Callable[[str], object]:
-        """As in training, but arguments are expressions in the program's namespace.
+        """As in training, but arguments are texts of expressions in the program's namespace.
 
         Without `entry` the program is a script: what it gets is the text of its standard input, what it returns is what
         it printed.

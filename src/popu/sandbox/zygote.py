@@ -18,7 +18,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import importlib.util
-import json
+import marshal
 import mmap
 import os
 import platform
@@ -36,10 +36,11 @@ NOBODY = 65534
 SOCKET = 3  # the zygote's end: low, so that a child's other descriptors lie between it and MAX_FDS
 ANSWER = 4  # the child's end of its pipe
 MAX_FDS = 64
+MAX_READ = 65_536
+SIGKILL = int(signal.SIGKILL)
 MIN_POLL_S = 0.005  # between two looks at a child's CPU clock once it may have used its limit up
 WARM_UP_REQUEST = {
     "program": "def f(x):\n    return x, {'a': [1.5, True, None]}",
-    "inputs": ["[1, 'a', {2: -3}]"],
     "entry": "f",
     "twice": "",
     "value_bytes": 1000,
@@ -48,6 +49,7 @@ WARM_UP_REQUEST = {
 
 def main(socket_fd: int, directory: str, profile: str) -> None:
     """Preload, give up privileges, then serve requests until the socket closes."""
+    os.register_at_fork = lambda **_: None  # type: ignore[assignment]  # what modules want of a fork doubles its cost
     here = os.path.dirname(os.path.abspath(__file__))
     load("popu.problems.literals", f"{directory}/literals.py")
     values = load("popu.problems.values", f"{directory}/values.py")
@@ -55,7 +57,7 @@ def main(socket_fd: int, directory: str, profile: str) -> None:
     runners = load("runner", f"{here}/runner.py")
     runner = runners.RUNNERS[profile](values, allowed)
     confinement = load("confinement", f"{here}/confinement.py")
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = ctypes.CDLL(None)
     with open("/proc/self/statm", encoding="ascii") as statm:
         own_bytes = int(statm.read().split()[0]) * resource.getpagesize()
     os.dup2(socket_fd, SOCKET)
@@ -69,14 +71,12 @@ def main(socket_fd: int, directory: str, profile: str) -> None:
     jail = Jail(confinement, libc, own_bytes)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for _ in range(20):  # what the interpreter caches and specialises now, no child has to: 12 % less per request
-        json.dumps(runner.execute(WARM_UP_REQUEST))
+        runner.execute({**WARM_UP_REQUEST, "inputs": runner.warm_up_inputs})
     gc.collect()
     gc.freeze()
-    write_frame(SOCKET, json.dumps(jail.layers).encode())
+    write_frame(SOCKET, jail.layers.encode())
     while (raw := read_frame(SOCKET)) is not None:
-        report, frame = serve(json.loads(raw), runner, jail)
-        write_frame(SOCKET, json.dumps(report).encode())
-        write_frame(SOCKET, frame)
+        write_frame(SOCKET, serve(marshal.loads(raw), runner, jail))
 
 
 def load(name: str, path: str) -> types.ModuleType:
@@ -96,7 +96,7 @@ def drop_privileges(libc: ctypes.CDLL) -> None:
         os.setgid(NOBODY)
         os.setuid(NOBODY)
     if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "no_new_privs")
+        raise OSError("no_new_privs")
     libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -127,7 +127,8 @@ def silence() -> None:
 
 
 def write_frame(fd: int, content: bytes) -> None:
-    left = memoryview(len(content).to_bytes(4, "big") + content)
+    message = len(content).to_bytes(4, "big") + content
+    left = memoryview(message)[os.write(fd, message) :]
     while left:
         left = left[os.write(fd, left) :]
 
@@ -137,26 +138,28 @@ def send_answer(content: bytes) -> None:
 
 
 def read_frame(fd: int) -> bytes | None:
-    """Return the next frame, or None when the other side has closed."""
-    header = read_exactly(fd, 4)
-    return None if header is None else read_exactly(fd, int.from_bytes(header, "big"))
-
-
-def read_exactly(fd: int, size: int) -> bytes | None:
-    content = bytearray()
-    while len(content) < size:
-        part = os.read(fd, size - len(content))
+    """Return the next frame, or None when the other side has closed. Nothing may follow the frame."""
+    content = bytearray(os.read(fd, MAX_READ))
+    while not is_complete(content):
+        part = os.read(fd, MAX_READ)
         if not part:
             return None
         content += part
-    return bytes(content)
+    return bytes(content[4:])
+
+
+def is_complete(content: bytearray) -> bool:
+    return len(content) >= 4 and len(content) - 4 >= int.from_bytes(content[:4], "big")
 
 
 # ---------------------------------------------------------------- one request, seen from outside the child
 
 
-def serve(request: dict[str, Any], runner: Any, jail: Jail) -> tuple[dict[str, Any], bytes]:
-    """Run a request in a forked child; return how it ended and the bytes it sent."""
+def serve(request: dict[str, Any], runner: Any, jail: Jail) -> bytes:
+    """Run a request in a forked child; return a line on how it ended, then the bytes it sent.
+
+    The line has the way of `watch`, the exit code, and 1 if the child was over its CPU limit, else 0.
+    """
     reader, writer = os.pipe()
     jail.confined[0] = 0
     pid = os.fork()
@@ -175,13 +178,13 @@ def serve(request: dict[str, Any], runner: Any, jail: Jail) -> tuple[dict[str, A
     finally:
         os.close(reader)
         kill(pid)
-        _, wait_status, usage = os.wait4(pid, 0)
+        over_cpu = cpu_time_s(pid) > request["cpu_s"]  # of a zombie, too
+        _, wait_status = os.waitpid(pid, 0)
     if ended == "orphaned":
         os._exit(0)
     if not jail.confined[0]:
         ended, frame = "unconfined", b""
-    over_cpu = usage.ru_utime + usage.ru_stime > request["cpu_s"]
-    return {"ended": ended, "exit": os.waitstatus_to_exitcode(wait_status), "over_cpu": over_cpu}, frame
+    return b"%s %d %d\n%s" % (ended.encode(), os.waitstatus_to_exitcode(wait_status), over_cpu, frame)
 
 
 def watch(request: dict[str, Any], pid: int, reader: int) -> tuple[str, bytes]:
@@ -196,18 +199,14 @@ def watch(request: dict[str, Any], pid: int, reader: int) -> tuple[str, bytes]:
     content = bytearray()
     next_look_s = request["cpu_s"]
     while True:
-        events = dict(poll.poll(next_look_s * 1000))
-        if SOCKET in events:
-            return "orphaned", b""
-        if reader in events:
-            part = os.read(reader, 65_536)
-            if not part:
-                return "closed", bytes(content)
+        for ready, _ in poll.poll(next_look_s * 1000):
+            if ready == SOCKET:
+                return "orphaned", b""
+            part = os.read(reader, MAX_READ)
             content += part
             if len(content) > request["frame_bytes"]:
                 return "overflow", b""
-            complete = len(content) >= 4 and len(content) - 4 >= int.from_bytes(content[:4], "big")
-            if complete:
+            if not part or is_complete(content):
                 return "closed", bytes(content)
         left_cpu_s = request["cpu_s"] - cpu_time_s(pid)
         left_wall_s = request["wall_s"] - (time.monotonic() - started)
@@ -224,19 +223,18 @@ def cpu_time_s(pid: int) -> float:
 
 
 def kill(pid: int) -> None:
-    """Kill the child and its process group."""
-    for send in (os.killpg, os.kill):
-        try:
-            send(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    """Kill the child, which leads its process group unless it is not that far yet."""
+    try:
+        os.killpg(pid, SIGKILL)
+    except ProcessLookupError:
+        os.kill(pid, SIGKILL)
 
 
 # ---------------------------------------------------------------- inside the child
 
 
 class Jail:
-    """What confines a child; `layers` says what the kernel has."""
+    """What confines a child; `layers` has the machine, whether its system calls are known, its Landlock ABI."""
 
     def __init__(self, confinement: types.ModuleType, libc: ctypes.CDLL, own_bytes: int) -> None:
         self.libc = libc
@@ -246,14 +244,14 @@ class Jail:
         machine = platform.machine()
         known = machine in confinement.AUDIT
         self.filter = confinement.SystemCallFilter(machine, ANSWER) if known else None
-        self.layers = {"machine": machine, "filter": known, "landlock": confinement.restrict_files(libc)}
+        self.layers = f"{machine} {known:d} {confinement.restrict_files(libc)}"
 
     def enter(self, request: dict[str, Any], writer: int) -> None:
         """Leave the zygote's session, files and limits behind; only `ANSWER` stays open beside /dev/null.
 
         A `bare` request stops there: a benchmark measures by it what the walls cost.
         """
-        self.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        self.libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
         os.setsid()
         os.dup2(writer, ANSWER)
         os.close(SOCKET)
