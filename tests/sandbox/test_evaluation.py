@@ -114,11 +114,21 @@ def test_the_walls_are_those_of_training(executor, body):
     assert run(executor, program, "1").status is Status.DENIED
 
 
+def test_a_value_over_the_cap_is_known_by_its_digest(executor):
+    def output(body):
+        return run(executor, f"def f(x):\n    return {body}", "1", check_determinism=True).outputs[0]
+
+    digests = [output(body) for body in ("'a' * 2_000_000", "'a' * 1_999_999 + 'b'", "[1.5, 'x'] * 300_000")]
+    assert all(digest.startswith("('sha256', '") and len(digest) == 78 for digest in digests)
+    assert len(set(digests)) == 3 and digests[0] == output("'aa' * 1_000_000")
+    assert output("[7] * 300_000") == str([7] * 300_000)  # 1.5 MB marshalled, 0.9 MB as text
+
+
 def test_limits_and_the_next_request(executor):
     for program, status in {
         "def f(x):\n    while True: pass": Status.TIMEOUT,
         "def f(x):\n    return [0] * 10**9": Status.MEMORY,
-        "def f(x):\n    return 'a' * 2_000_000": Status.TOO_LARGE,
+        "import fractions\ndef f(x):\n    return [fractions.Fraction(1, 3)] * 100_000": Status.TOO_LARGE,
         "import os, json\nos._exit = json.dumps = print\ndef f(x):\n    return 1": Status.OK,
         "def f(x):\n    return __import__('random').random()": Status.NONDETERMINISTIC,
         "import numpy\ndef f(x): return 1": Status.RAISED,

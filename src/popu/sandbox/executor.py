@@ -95,7 +95,7 @@ class Limits:
 
 LIMITS = {
     Profile.TRAINING: Limits(),
-    Profile.EVALUATION: Limits(cpu_s=10.0, wall_s=60.0, memory_mb=4096, value_bytes=16 * 2**20),
+    Profile.EVALUATION: Limits(cpu_s=20.0, wall_s=90.0, memory_mb=4096, value_bytes=16 * 2**20),
 }
 
 

@@ -43,6 +43,7 @@ PROGRAM_NAME = "program"  # `sys.modules` has it
 SOURCE_NAME = "<program>"
 CALLEE = "__call__"
 LARGE_BITS = 20_000
+MARSHALLED_PER_TEXT = 5 / 3  # bytes at most: "1, " is marshalled in 5
 SCALARS: tuple[type[Any], ...] = (int, float, complex, str, bytes)
 SEQUENCES: tuple[type[Any], ...] = (list, tuple, set, frozenset)
 
@@ -190,6 +191,7 @@ class EvaluationRunner(Runner):
         for name in sorted(allowed.MODULES | allowed.EVALUATION_MODULES):
             importlib.import_module(name)
         importlib.import_module("time").localtime()  # reads the time zone's file
+        self.sha256 = sys.modules["hashlib"].sha256
         self.builtins = {**vars(builtins), "open": self.open_stream, "exit": sys.exit, "quit": sys.exit}
 
     def program(self, source: str, entry: str | None) -> Callable[[str], object]:
@@ -221,7 +223,26 @@ class EvaluationRunner(Runner):
         return sys.stdin if file == 0 else open(file, *args, **kwargs)  # type: ignore[call-overload]
 
     def encode(self, value: object, value_bytes: int) -> str:
-        return super().encode(self.plain(value), value_bytes)
+        """As in training, of the value as `plain` gives it.
+
+        A value of plain types whose text would be longer than the cap becomes a digest of its marshalled bytes, since
+        benchmarks have outputs of a gigabyte. Sets and dicts have their own order in it.
+        """
+        try:
+            marshalled = marshal.dumps(value, 0)  # type: ignore[arg-type]
+        except ValueError:  # of another type: `plain` may still know it
+            marshalled = b""
+        if len(marshalled) > MARSHALLED_PER_TEXT * value_bytes:
+            return self.digest(marshalled)
+        try:
+            return super().encode(self.plain(value), value_bytes)
+        except self.values.ValueTooLarge:
+            if not marshalled:
+                raise
+            return self.digest(marshalled)
+
+    def digest(self, content: bytes) -> str:
+        return repr(("sha256", self.sha256(content).hexdigest()))
 
     def plain(self, value: object, depth: int = 0) -> object:
         """Return a value of the exact types.
