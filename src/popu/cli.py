@@ -58,6 +58,16 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("member", help="slot (s0) or member id (s0.g1)")
     export.add_argument("--run", type=Path, required=True, help="a run's seed directory or a checkpoint bundle")
     export.add_argument("--out", type=Path, required=True)
+    evolve = _command(
+        commands, "evolve-adapter", _evolve_adapter, "make a child of one or two LoRA adapters (docs/operators.md)"
+    )
+    evolve.add_argument("--operator", required=True, help="name; an unknown one lists all")
+    evolve.add_argument("--parents", type=Path, nargs="+", required=True, metavar="DIR", help="PEFT directories")
+    evolve.add_argument("--out", type=Path, required=True, help="a new directory")
+    evolve.add_argument("--seed", type=int, default=0)
+    lineage = _command(commands, "lineage", _lineage, "ancestry, ages and operators of a run")
+    lineage.add_argument("--run", type=Path, required=True, help="a run's seed directory")
+    lineage.add_argument("--json", action="store_true")
     status = _command(commands, "status", _status, "step, time left, solve rate and ratings of every run")
     status.add_argument("--results", type=Path, default=Path("results"))
     status.add_argument("--json", action="store_true")
@@ -172,6 +182,23 @@ def _export(arguments: argparse.Namespace) -> None:
 
     member = export(arguments.member, arguments.run, arguments.out)
     print(f"{member} written to {arguments.out}")
+
+
+def _evolve_adapter(arguments: argparse.Namespace) -> None:
+    from popu.evolution.files import evolve_adapter
+
+    evolve_adapter(arguments.operator, arguments.parents, arguments.out, arguments.seed)
+    print(f"written to {arguments.out}")
+
+
+def _lineage(arguments: argparse.Namespace) -> None:
+    from popu.report.lineage import lineage_of, print_lineage
+
+    result = lineage_of(arguments.run)
+    if arguments.json:
+        print(json.dumps(result, indent=1))
+    else:
+        print_lineage(result)
 
 
 def _status(arguments: argparse.Namespace) -> None:

@@ -108,10 +108,18 @@ class Evolution(Section):
 
     every: int = Field(10, ge=0)
     fraction: float = Field(0.25, gt=0, lt=1)
+    bound_sigmas: float = Field(3.0, ge=0)
     grace_steps: int = Field(20, ge=0)
+    child_rating: Literal["inherited", "initial"] = "inherited"
     sigma_inflation: float = Field(1.0, ge=1)
+    parent_selection: Literal["uniform", "tournament"] = "uniform"
+    tournament_size: int = Field(2, ge=1)
     crossover_probability: float = Field(0.5, ge=0, le=1)
-    operators: tuple[str, ...] = ("copy_parent", "full_gaussian", "linear_0_5", "layer_wise")
+    operators: tuple[str, ...] | dict[str, float] = (
+        *("svd_structured", "layer_selective_gaussian", "component_masking", "full_gaussian"),
+        *("dare", "layer_wise", "svd_subspace", "extrapolative"),
+    )
+    optimizer: Literal["fresh", "inherited"] = "fresh"
     roles: tuple[Literal["teacher", "student"], ...] = ("teacher", "student")
 
 

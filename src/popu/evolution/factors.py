@@ -1,29 +1,39 @@
-"""Low-rank algebra on dW = scale * B @ A that never forms the dense dW.
+"""Low-rank algebra on dW = scale * B @ A.
 
 Operators work on dW: factors that differ by a rotation (B Q, Q^-1 A) are the same adapter, so averages and
 singular components are taken of the product. QR of both factors and the SVD of a small core give it exactly,
-at O((d_in + d_out) r^2) instead of O(d_in d_out min(d_in, d_out)).
+at O((d_in + d_out) r^2) instead of O(d_in d_out min(d_in, d_out)). Where an operator needs the dense dW, it is brought
+back to rank r by a randomized SVD (arXiv 0909.4061).
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
+from popu.evolution.family import Delta
+from popu.population.adapter import Factors
+
 DEAD_RATIO = 1e-6  # a component this far below the leading one is float32 rounding, not signal
+OVERSAMPLING = 10  # columns of a sketch beyond the rank
+MAX_ITERATIONS = 6
+SETTLED = 0.01  # relative gain in the residual below which the iteration ends
+BLOCK_ENTRIES = 2**20  # of a dense dW handled at a time: 4 MiB, so that elementwise passes stay in the cache
 
 
-def delta(a: Tensor, b: Tensor, scale: float) -> Tensor:
-    """The dense dW (d_out, d_in) = scale * B @ A, for tests and small modules only."""
-    return scale * (b @ a)
+def dense(delta: Delta) -> Tensor:
+    """dW (d_out, d_in), for tests and small modules only."""
+    return delta.scale * (delta.b @ delta.a)
 
 
 def thin_svd(a: Tensor, b: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
     """U (d_out, r), S (r,) descending, Vh (r, d_in) with U diag(S) Vh = scale * B @ A.
 
     U's columns and Vh's rows are orthonormal, except that where r exceeds min(d_out, d_in) the excess
-    components are zero. All float32; the r x r core is decomposed in float64, which costs nothing and keeps
-    small components.
+    components are zero. Signs are fixed: the largest entry of every column of U is positive, so equal products of
+    different factors have equal components. All float32; the r x r core is decomposed in float64, which costs nothing
+    and keeps small components.
 
     Args:
         a: (r, d_in). b: (d_out, r). r may be a sum of ranks (see `recompress`).
@@ -40,11 +50,18 @@ def thin_svd(a: Tensor, b: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor
     missing = rank - s.shape[0]
     left = torch.nn.functional.pad(q_out @ u.float(), (0, missing))
     right = torch.nn.functional.pad(vh.float() @ q_in.T, (0, 0, 0, missing))
-    return left, torch.nn.functional.pad(s.float(), (0, missing)), right
+    largest = left.gather(0, left.abs().argmax(dim=0, keepdim=True))
+    sign = torch.where(largest < 0, -1.0, 1.0)
+    return left * sign, torch.nn.functional.pad(s.float(), (0, missing)), right * sign.T
 
 
-def from_svd(u: Tensor, s: Tensor, vh: Tensor, scale: float, rank: int, keep_a: Tensor) -> tuple[Tensor, Tensor]:
-    """Balanced factors A (rank, d_in), B (d_out, rank) of the leading `rank` components of U diag(S) Vh.
+def n_live(s: Tensor) -> int:
+    """How many of the descending singular values `s` are signal; the rest are rounding or zero."""
+    return int((s > DEAD_RATIO * s.max()).sum()) if s.numel() else 0
+
+
+def from_svd(u: Tensor, s: Tensor, vh: Tensor, scale: float, keep_a: Tensor) -> Factors:
+    """Balanced factors A (rank, d_in), B (d_out, rank) of the leading components of U diag(S) Vh; rank is `keep_a`'s.
 
     Component i becomes row i of A and column i of B with equal norms sqrt(S_i / scale). A dead component (S_i
     at most 1e-6 of the largest, or absent because fewer than `rank` are given) would zero both and could
@@ -58,8 +75,9 @@ def from_svd(u: Tensor, s: Tensor, vh: Tensor, scale: float, rank: int, keep_a: 
     Raises:
         ValueError: `keep_a` is not (rank, d_in).
     """
-    if tuple(keep_a.shape) != (rank, vh.shape[1]):
-        raise ValueError(f"keep_a: expected shape {(rank, vh.shape[1])}, found {tuple(keep_a.shape)}")
+    if keep_a.dim() != 2 or keep_a.shape[1] != vh.shape[1]:
+        raise ValueError(f"keep_a: expected shape (rank, {vh.shape[1]}), found {tuple(keep_a.shape)}")
+    rank = keep_a.shape[0]
     u, s, vh = u[:, :rank], s[:rank], vh[:rank]
     floor = DEAD_RATIO * s.max() if s.numel() else 0.0
     indices = (s > floor).nonzero().flatten()
@@ -71,13 +89,13 @@ def from_svd(u: Tensor, s: Tensor, vh: Tensor, scale: float, rank: int, keep_a: 
     return a, b
 
 
-def recompress(terms: Sequence[tuple[float, Tensor, Tensor]], rank: int, keep_a: Tensor) -> tuple[Tensor, Tensor]:
-    """Balanced factors of the best rank-`rank` approximation of sum_i coef_i B_i A_i (Eckart-Young).
+def recompress(terms: Sequence[tuple[float, Delta]], scale: float, keep_a: Tensor) -> Factors:
+    """Balanced factors, for `scale`, of the best approximation of sum_i coef_i dW_i (Eckart-Young).
 
-    Exact when the sum has rank <= `rank`. A scale common to all terms factors out, so none is needed.
+    Exact when the sum has at most the rank of `keep_a`.
 
     Args:
-        terms: (coef, A (r_i, d_in), B (d_out, r_i)); the r_i may differ. At least one.
+        terms: (coef, dW), whose ranks may differ. At least one.
         keep_a: (rank, d_in), see `from_svd`.
 
     Raises:
@@ -85,6 +103,48 @@ def recompress(terms: Sequence[tuple[float, Tensor, Tensor]], rank: int, keep_a:
     """
     if not terms:
         raise ValueError("terms: expected at least one, found none")
-    wide_a = torch.cat([a for _, a, _ in terms], dim=0)
-    wide_b = torch.cat([coef * b for coef, _, b in terms], dim=1)
-    return from_svd(*thin_svd(wide_a, wide_b, 1.0), scale=1.0, rank=rank, keep_a=keep_a)
+    wide_a = torch.cat([delta.a for _, delta in terms], dim=0)
+    wide_b = torch.cat([(coef * delta.scale) * delta.b for coef, delta in terms], dim=1)
+    return from_svd(*thin_svd(wide_a, wide_b, 1.0), scale, keep_a)
+
+
+def truncate(dense: Tensor, scale: float, keep_a: Tensor, generator: torch.Generator) -> Factors:
+    """Balanced factors, for `scale`, of nearly the best approximation of a dense dW (d_out, d_in).
+
+    Power iterations go on until the Frobenius residual settles; it then is within 1.02 times the optimal one's.
+    `keep_a` (rank, d_in) as in `from_svd`.
+    """
+    rank = keep_a.shape[0]
+    n_columns = min(rank + OVERSAMPLING, *dense.shape)
+    energy = dense.norm().double() ** 2
+    basis = torch.linalg.qr(dense @ torch.randn(dense.shape[1], n_columns, generator=generator)).Q
+    residual = math.inf
+    for _ in range(MAX_ITERATIONS):
+        projected = dense.T @ basis
+        rows, core = torch.linalg.qr(projected)
+        captured = (torch.linalg.svdvals(core.double())[:rank] ** 2).sum()
+        last, residual = residual, float((energy - captured).clamp(min=0.0).sqrt())
+        if last - residual <= SETTLED * residual:
+            break
+        basis = torch.linalg.qr(dense @ rows).Q
+    else:
+        projected = dense.T @ basis
+    return from_svd(*thin_svd(projected.T, basis, 1.0), scale, keep_a)
+
+
+def row_blocks(matrix: Tensor) -> Iterator[slice]:
+    """Slices of rows that cover `matrix`, of about `BLOCK_ENTRIES` entries each."""
+    n_rows = max(1, BLOCK_ENTRIES // matrix.shape[1])
+    for start in range(0, matrix.shape[0], n_rows):
+        yield slice(start, start + n_rows)
+
+
+def with_noise(factors: Factors, eps: float, generator: torch.Generator) -> Factors:
+    """Both factors W plus eps std(W) N(0, 1), A's noise drawn first.
+
+    std is the population deviation of the factor itself, so the relative change of dW, about sqrt(2) eps,
+    does not depend on how its norm is split over A and B. A fresh adapter's B = 0 has std 0 and stays zero, A
+    does not: dW stays 0 and trainable.
+    """
+    a, b = (w + eps * w.std(correction=0) * torch.randn(w.shape, generator=generator) for w in factors)
+    return a, b

@@ -1,7 +1,7 @@
 """Survivor and parent selection: who is replaced, by whose child, made how.
 
-Truncation with elitism within each sub-population. **Relative** fitness only: the rating's lower confidence
-bound.
+Truncation with elitism within each sub-population; parents are drawn evenly among the survivors, or by tournaments.
+**Relative** fitness only: the rating's lower confidence bound.
 
 Deviation: a child starts from its first parent's mu and sigma (times `sigma_inflation`), not from the initial
 rating, and enjoys a grace period. With the initial sigma its bound is near 0, far below everyone's, so nearly
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from popu.evolution.registry import get_operator
-from popu.population.member import INITIAL_SIGMA, Member, Population, member_id, version_name
+from popu.population.member import INITIAL_MU, INITIAL_SIGMA, Member, Population, member_id, version_name
 from popu.population.ratings import lower_bound
 
 DEFAULT_OPERATORS = ("full_gaussian", "layer_wise")
@@ -26,12 +26,15 @@ class SelectionConfig:
 
     Args:
         fraction: of a sub-population that one evolution replaces (rounded down, at least one), in (0, 1).
+        bound_sigmas: members are ranked by mu minus this many sigma; >= 0.
         grace_steps: a child younger than this is not culled. Founders have no grace: they are all of one age,
             so none of them is at a disadvantage, and the first evolution would otherwise have nobody to
             replace.
-        sigma_inflation: the child's sigma is its first parent's times this, at most the initial 25/3; >= 1.
+        child_rating: "inherited" from its first parent, or the "initial" one.
+        sigma_inflation: an inherited sigma is the first parent's times this, at most the initial 25/3; >= 1.
+        parent_selection: "uniform" among the survivors, or "tournament": the best bound of `tournament_size` of them.
         crossover_probability: chance of a crossover where both kinds of operators are listed.
-        operators: names, drawn uniformly within their kind.
+        operators: names, drawn evenly within their kind, or weights by name.
         roles: which sub-populations evolve.
 
     Raises:
@@ -39,15 +42,32 @@ class SelectionConfig:
     """
 
     fraction: float = 0.25
+    bound_sigmas: float = 3.0
     grace_steps: int = 20
+    child_rating: str = "inherited"
     sigma_inflation: float = 1.0
+    parent_selection: str = "uniform"
+    tournament_size: int = 2
     crossover_probability: float = 0.5
-    operators: tuple[str, ...] = DEFAULT_OPERATORS
+    operators: tuple[str, ...] | Mapping[str, float] = DEFAULT_OPERATORS
     roles: tuple[str, ...] = ("teacher", "student")
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The operators' weights by name, in the order given."""
+        return {**self.operators} if isinstance(self.operators, Mapping) else dict.fromkeys(self.operators, 1.0)
 
     def __post_init__(self) -> None:
         if not 0.0 < self.fraction < 1.0:
             raise ValueError(f"fraction: expected in (0, 1), found {self.fraction!r}")
+        if not (math.isfinite(self.bound_sigmas) and self.bound_sigmas >= 0.0):
+            raise ValueError(f"bound_sigmas: expected >= 0, found {self.bound_sigmas!r}")
+        if self.child_rating not in ("inherited", "initial"):
+            raise ValueError(f"child_rating: expected inherited or initial, found {self.child_rating!r}")
+        if self.parent_selection not in ("uniform", "tournament"):
+            raise ValueError(f"parent_selection: expected uniform or tournament, found {self.parent_selection!r}")
+        if self.tournament_size < 1:
+            raise ValueError(f"tournament_size: expected >= 1, found {self.tournament_size!r}")
         if self.grace_steps < 0:
             raise ValueError(f"grace_steps: expected >= 0, found {self.grace_steps!r}")
         if not (math.isfinite(self.sigma_inflation) and self.sigma_inflation >= 1.0):
@@ -56,8 +76,10 @@ class SelectionConfig:
             raise ValueError(f"crossover_probability: expected in [0, 1], found {self.crossover_probability!r}")
         if not self.operators or len(set(self.operators)) != len(self.operators):
             raise ValueError(f"operators: expected distinct names, at least one, found {self.operators!r}")
-        for name in self.operators:
+        for name, weight in self.weights.items():
             get_operator(name)
+            if not (math.isfinite(weight) and weight > 0.0):
+                raise ValueError(f"operators: expected weights > 0, found {weight!r} for {name}")
         if len(set(self.roles)) != len(self.roles) or not set(self.roles) <= {"teacher", "student"}:
             raise ValueError(f"roles: expected some of ('teacher', 'student'), each once, found {self.roles!r}")
 
@@ -76,14 +98,14 @@ class Replacement:
     child: Member
 
 
-def cullable(members: Sequence[Member], step: int, grace_steps: int) -> tuple[Member, ...]:
+def cullable(members: Sequence[Member], step: int, config: SelectionConfig) -> tuple[Member, ...]:
     """Those of one sub-population who may be replaced, by ascending bound: not the best, no child within its
     grace.
 
     Ties keep the order of `members`; among equally good ones the last is the best.
     """
-    ranked = sorted(members, key=lower_bound)[:-1]
-    return tuple(m for m in ranked if m.generation == 0 or step - m.born_step >= grace_steps)
+    ranked = sorted(members, key=lambda member: lower_bound(member, config.bound_sigmas))[:-1]
+    return tuple(m for m in ranked if m.generation == 0 or step - m.born_step >= config.grace_steps)
 
 
 def check_survivors(config: SelectionConfig, sizes: Mapping[str, int]) -> None:
@@ -101,9 +123,10 @@ def plan_replacements(
 
     Per evolving sub-population the floor(fraction * size) members of lowest bound, at least one, among the
     `cullable` (fewer, even none, where grace leaves fewer); ties in the bound are broken at random. Each is
-    replaced by a child of parents drawn uniformly, without repetition, among the members of the
-    sub-population that stay. Which slot of two parents comes first is random too, and the child takes the
-    first one's rating. A sub-population of one, the single agent included, is never replaced.
+    replaced by a child of parents drawn, without repetition, among the members of the
+    sub-population that stay. Which of two parents comes first is random too, except where the operator takes the
+    fitter first, and the child takes the first one's rating. A sub-population of one, the single agent included, is
+    never replaced.
 
     Raises:
         ValueError: only crossovers are listed and a single member survives.
@@ -114,7 +137,7 @@ def plan_replacements(
         if role not in config.roles or len(members) < 2:
             continue
         rng.shuffle(members)
-        culled = cullable(members, step, config.grace_steps)[: _quota(config, len(members))]
+        culled = cullable(members, step, config)[: _quota(config, len(members))]
         survivors = [member for member in population.members if member in members and member not in culled]
         plan += [_birth(member, survivors, step, config, rng) for member in culled]
     return plan
@@ -137,7 +160,10 @@ def _birth(
     replaced: Member, survivors: list[Member], step: int, config: SelectionConfig, rng: random.Random
 ) -> Replacement:
     operator = _draw_operator(config, len(survivors), rng)
-    parents = rng.sample(survivors, get_operator(operator).arity)
+    parents = _draw_parents(config, survivors, get_operator(operator).arity, rng)
+    if get_operator(operator).fitter_first:
+        parents.sort(key=lambda member: lower_bound(member, config.bound_sigmas), reverse=True)
+    inherits = config.child_rating == "inherited"
     generation = replaced.generation + 1
     identity = member_id(replaced.slot, generation)
     child = Member(
@@ -146,8 +172,8 @@ def _birth(
         role=replaced.role,
         generation=generation,
         born_step=step,
-        mu=parents[0].mu,
-        sigma=min(parents[0].sigma * config.sigma_inflation, INITIAL_SIGMA),
+        mu=parents[0].mu if inherits else INITIAL_MU,
+        sigma=min(parents[0].sigma * config.sigma_inflation, INITIAL_SIGMA) if inherits else INITIAL_SIGMA,
         parents=tuple(parent.id for parent in parents),
         operator=operator,
         version=version_name(identity, step),
@@ -155,10 +181,21 @@ def _birth(
     return Replacement(replaced.slot, tuple(parent.slot for parent in parents), operator, child)
 
 
+def _draw_parents(config: SelectionConfig, survivors: list[Member], n: int, rng: random.Random) -> list[Member]:
+    if config.parent_selection == "uniform":
+        return rng.sample(survivors, n)
+    parents: list[Member] = []
+    for _ in range(n):
+        left = [member for member in survivors if member not in parents]
+        entrants = rng.sample(left, min(config.tournament_size, len(left)))
+        parents.append(max(entrants, key=lambda member: lower_bound(member, config.bound_sigmas)))
+    return parents
+
+
 def _draw_operator(config: SelectionConfig, n_survivors: int, rng: random.Random) -> str:
     possible = _fitting(config, n_survivors)
     crossovers = [name for name in possible if get_operator(name).arity > 1]
     mutations = [name for name in possible if get_operator(name).arity == 1]
     if crossovers and mutations:
-        return rng.choice(crossovers if rng.random() < config.crossover_probability else mutations)
-    return rng.choice(possible)
+        possible = crossovers if rng.random() < config.crossover_probability else mutations
+    return rng.choices(possible, [config.weights[name] for name in possible])[0]

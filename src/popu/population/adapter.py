@@ -7,8 +7,9 @@ and B of shape (d_out, rank). Files hold float32 and are byte-deterministic: equ
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,13 +29,18 @@ KEY_PREFIX = "base_model.model."
 KEY_SUFFIXES = (".lora_A.weight", ".lora_B.weight")
 READABLE_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
+# Keys that, beside target_modules, say which modules are adapted: the tensors say so themselves.
+SELECTING_KEYS = ("exclude_modules", "layers_pattern", "layers_to_transform")
+UNSET: tuple[object, ...] = (None, "", [])
 # Keys of PEFT's adapter_config.json that are read here or do not change dW. Any other key that is set asks
-# for a variant of LoRA (dora, rank_pattern, bias, ...) that the operators do not know: refused, not ignored.
+# for a variant of LoRA (dora, bias, modules_to_save, ...) that the operators do not know: refused, not ignored.
 INERT_KEYS = frozenset(
     [
         *("auto_mapping", "base_model_name_or_path", "inference_mode", "lora_dropout", "megatron_core"),
         *("peft_version", "qalora_group_size", "revision", "task_type"),
         *("init_lora_weights", "lora_alpha", "peft_type", "r", "target_modules", "use_rslora"),
+        *("alpha_pattern", "rank_pattern"),
+        *SELECTING_KEYS,
     ]
 )
 NEUTRAL_VALUES: tuple[object, ...] = (None, False, "", "none", [], {})
@@ -42,22 +48,29 @@ NEUTRAL_VALUES: tuple[object, ...] = (None, False, "", "none", [], {})
 
 @dataclass(frozen=True)
 class LoraConfig:
-    """Rank, alpha and targeted module names (last path components, e.g. ``q_proj``; kept sorted).
+    """Rank, alpha and targeted module names (last path components, e.g. ``q_proj``, or whole paths; kept sorted).
+
+    Args:
+        rank_pattern, alpha_pattern: what single modules have instead, by their whole path.
 
     Raises:
-        ValueError: rank < 1, alpha not finite and positive, targets empty, blank or repeated.
+        ValueError: a rank < 1, an alpha not finite and positive, targets empty, blank or repeated.
     """
 
     rank: int
     alpha: float
     targets: tuple[str, ...]
     rslora: bool = False
+    rank_pattern: Mapping[str, int] = field(default_factory=dict, hash=False)
+    alpha_pattern: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.rank, bool) or not isinstance(self.rank, int) or self.rank < 1:
-            raise ValueError(f"rank: expected an integer >= 1, found {self.rank!r}")
-        if not (math.isfinite(self.alpha) and self.alpha > 0):
-            raise ValueError(f"alpha: expected a finite number > 0, found {self.alpha!r}")
+        for rank in (self.rank, *self.rank_pattern.values()):
+            if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
+                raise ValueError(f"rank: expected an integer >= 1, found {rank!r}")
+        for alpha in (self.alpha, *self.alpha_pattern.values()):
+            if not (math.isfinite(alpha) and alpha > 0):
+                raise ValueError(f"alpha: expected a finite number > 0, found {alpha!r}")
         if not self.targets or not all(self.targets) or len(set(self.targets)) != len(self.targets):
             raise ValueError(f"targets: expected distinct module names, found {self.targets!r}")
         object.__setattr__(self, "targets", tuple(sorted(self.targets)))  # equal configs give equal files
@@ -65,8 +78,21 @@ class LoraConfig:
 
     @property
     def scale(self) -> float:
+        """What `scale_of` gives for every module. Raises ValueError where single modules have their own."""
+        if self.rank_pattern or self.alpha_pattern:
+            raise ValueError("rank_pattern, alpha_pattern: expected none, found some: modules have scales of their own")
+        return self.scale_of("")
+
+    def rank_of(self, module: str) -> int:
+        return self.rank_pattern.get(module, self.rank)
+
+    def alpha_of(self, module: str) -> float:
+        return self.alpha_pattern.get(module, self.alpha)
+
+    def scale_of(self, module: str) -> float:
         """alpha / rank, or alpha / sqrt(rank) for rank-stabilised LoRA (arXiv 2312.03732)."""
-        return self.alpha / (math.sqrt(self.rank) if self.rslora else self.rank)
+        rank = self.rank_of(module)
+        return self.alpha_of(module) / (math.sqrt(rank) if self.rslora else rank)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +110,9 @@ class Adapter:
     def __post_init__(self) -> None:
         _check_targets(tuple(self.factors), self.config.targets)
         for module, (a, b) in self.factors.items():
-            _check_factor(f"{module}.lora_A", a, (self.config.rank, None))
-            _check_factor(f"{module}.lora_B", b, (None, self.config.rank))
+            rank = self.config.rank_of(module)
+            _check_factor(f"{module}.lora_A", a, (rank, None))
+            _check_factor(f"{module}.lora_B", b, (None, rank))
 
     @property
     def shapes(self) -> dict[str, tuple[int, int]]:
@@ -151,7 +178,7 @@ def write_adapter(directory: Path, adapter: Adapter, base_name: str, card: Mappi
     _check_finite(directory / WEIGHTS_FILE, tensors)
     directory.mkdir(parents=True, exist_ok=True)
     _replace(directory / WEIGHTS_FILE, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
-    facts = {**asdict(adapter.config), **card}
+    facts = {key: value for key, value in asdict(adapter.config).items() if value != {}} | dict(card)
     _replace(directory / CARD_FILE, lambda path: path.write_bytes(card_text(base_name, facts).encode()))
     config_text = json.dumps(_peft_config(adapter.config, base_name), indent=2, sort_keys=True) + "\n"
     _replace(directory / CONFIG_FILE, lambda path: path.write_bytes(config_text.encode()))
@@ -168,7 +195,7 @@ def _replace(path: Path, write: Callable[[Path], object]) -> None:
 
 def _peft_config(config: LoraConfig, base_name: str) -> dict[str, object]:
     return {
-        "alpha_pattern": {},
+        "alpha_pattern": dict(config.alpha_pattern),
         "base_model_name_or_path": base_name,
         "bias": "none",
         "fan_in_fan_out": False,
@@ -179,7 +206,7 @@ def _peft_config(config: LoraConfig, base_name: str) -> dict[str, object]:
         "modules_to_save": None,
         "peft_type": "LORA",
         "r": config.rank,
-        "rank_pattern": {},
+        "rank_pattern": dict(config.rank_pattern),
         "target_modules": list(config.targets),
         "task_type": "CAUSAL_LM",
         "use_dora": False,
@@ -190,21 +217,26 @@ def _peft_config(config: LoraConfig, base_name: str) -> dict[str, object]:
 def read_adapter(directory: Path, shapes: Mapping[str, tuple[int, int]] | None = None) -> Adapter:
     """Read and validate an adapter in PEFT's format; bfloat16 and float16 tensors become float32.
 
+    Patterns of ranks and alphas are resolved to the paths of their modules. Where the config selects modules by more
+    than a list of names, the targets become the paths themselves.
+
     Args:
         shapes: (d_out, d_in) by module path of the base; when given, the modules must be exactly these.
 
     Raises:
-        ValueError: a file is missing or corrupt, the config asks for more than plain LoRA (``rank_pattern``
-            and ``alpha_pattern`` included), a tensor is unknown, absent, of a wrong shape or dtype, or not
+        ValueError: a file is missing or corrupt, the config asks for more than plain LoRA (DoRA, biases,
+            ``modules_to_save``, ...), a tensor is unknown, absent, of a wrong shape or dtype, or not
             finite. The message names the file, what was expected and what was found.
     """
     directory = Path(directory)
-    config = _read_config(directory / CONFIG_FILE)
+    data = _read_config(directory / CONFIG_FILE)
     path = directory / WEIGHTS_FILE
     tensors = _read_tensors(path)
     _check_finite(path, tensors)
+    modules = sorted({_module_of(path, key) for key in tensors})
+    config = _config_of(directory / CONFIG_FILE, data, modules)
     factors: dict[str, Factors] = {}
-    for module in sorted({_module_of(path, key) for key in tensors}):
+    for module in modules:
         a_key, b_key = (KEY_PREFIX + module + suffix for suffix in KEY_SUFFIXES)
         for key in (a_key, b_key):
             if key not in tensors:
@@ -224,7 +256,13 @@ def _fault(path: Path, expected: str, found: str) -> ValueError:
     return ValueError(f"{path}: expected {expected}, found {found}")
 
 
-def _read_config(path: Path) -> LoraConfig:
+def read_base_name(directory: Path) -> str:
+    """The base that an adapter names, or "" where it names none. Raises ValueError as `read_adapter`."""
+    name = _read_config(Path(directory) / CONFIG_FILE).get("base_model_name_or_path")
+    return name if isinstance(name, str) else ""
+
+
+def _read_config(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise _fault(path, "a file", "none")
     try:
@@ -233,9 +271,6 @@ def _read_config(path: Path) -> LoraConfig:
         raise _fault(path, "JSON", str(error)) from error
     if not isinstance(data, dict) or data.get("peft_type") != "LORA":
         raise _fault(path, 'an object with "peft_type": "LORA"', repr(data)[:80])
-    targets = data.get("target_modules")
-    if not isinstance(targets, list) or not all(isinstance(name, str) for name in targets):
-        raise _fault(path, "target_modules as a list of names", repr(targets)[:80])
     if data.get("init_lora_weights", True) not in (
         True,
         False,
@@ -245,13 +280,47 @@ def _read_config(path: Path) -> LoraConfig:
     for key in sorted(set(data) - INERT_KEYS):
         if not any(data[key] == neutral and type(data[key]) is type(neutral) for neutral in NEUTRAL_VALUES):
             raise _fault(path, f"plain LoRA ({key} unset)", f"{key} = {repr(data[key])[:80]}")
+    return data
+
+
+def _config_of(path: Path, data: Mapping[str, Any], modules: Sequence[str]) -> LoraConfig:
     alpha, rslora = data.get("lora_alpha"), data.get("use_rslora", False)
     if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not isinstance(rslora, bool):
         raise _fault(path, "lora_alpha number, use_rslora boolean", f"{alpha!r}, {rslora!r}")
+    patterns = [_resolved(path, key, data.get(key), modules) for key in ("rank_pattern", "alpha_pattern")]
     try:
-        return LoraConfig(data.get("r", 0), alpha, tuple(targets), rslora)
+        return LoraConfig(data.get("r", 0), alpha, _targets(path, data, modules), rslora, *patterns)
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def _targets(path: Path, data: Mapping[str, Any], modules: Sequence[str]) -> tuple[str, ...]:
+    targets = data.get("target_modules")
+    if isinstance(targets, str) or any(data.get(key) not in UNSET for key in SELECTING_KEYS):
+        return tuple(modules)
+    if not isinstance(targets, list) or not all(isinstance(name, str) for name in targets):
+        raise _fault(path, "target_modules as a list of names or an expression", repr(targets)[:80])
+    return tuple(targets)
+
+
+def _resolved(path: Path, key: str, pattern: Any, modules: Sequence[str]) -> dict[str, Any]:
+    """A pattern's values by module path; as in PEFT, the first expression that matches the end of a path counts."""
+    numbers = isinstance(pattern or {}, dict) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in (pattern or {}).values()
+    )
+    if not numbers:
+        raise _fault(path, f"{key} as an object of numbers", repr(pattern)[:80])
+    values = {}
+    for module in modules:
+        for expression, value in (pattern or {}).items():
+            try:
+                matches = re.match(rf"(.*\.)?({expression})$", module)
+            except re.error as error:
+                raise _fault(path, f"{key} of regular expressions", f"{expression[:80]!r}: {error}") from error
+            if matches:
+                values[module] = value
+                break
+    return values
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:

@@ -1,9 +1,9 @@
 """Births and deaths as rows, and what can be read from them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from popu.population.member import Population
+from popu.population.member import SLOT_ROLES, Population
 
 
 def lineage_rows(step: int, before: Population, after: Population) -> list[dict[str, Any]]:
@@ -59,3 +59,62 @@ def ancestry(rows: Iterable[Mapping[str, Any]], member_id: str) -> list[str]:
         frontier = [parent for parent in dict.fromkeys(frontier) if parent not in found]
         found |= dict.fromkeys(frontier)
     return list(found)
+
+
+def histories(rows: Sequence[Mapping[str, Any]], founders: Population, step: int) -> list[dict[str, Any]]:
+    """One row per member that ever lived up to `step`, founders first, then by birth.
+
+    Keys: member, slot, role, born_step, died_step and age (steps; up to `step` for the living, whose died_step is
+    None), operator, parents, ancestors (see `ancestry`), founders (those of its ancestors, or itself, that have no
+    parents), children (ids, in the order of birth).
+    """
+    births = lineage_rows(0, Population(()), founders) + list(rows)
+    died = {row["replaced"]: row["step"] for row in rows}
+    found = []
+    for row in births:
+        member = row["child"]
+        ancestors = ancestry(births, member)
+        parents_of = {birth["child"]: birth["parents"] for birth in births}
+        roots = [each for each in (member, *ancestors) if not parents_of[each]]
+        end = died.get(member)
+        found.append(
+            {
+                "member": member,
+                "slot": row["slot"],
+                "role": SLOT_ROLES[row["slot"][0]],
+                "born_step": row["step"],
+                "died_step": end,
+                "age": (step if end is None else end) - row["step"],
+                "operator": row["operator"],
+                "parents": list(row["parents"]),
+                "ancestors": ancestors,
+                "founders": roots,
+                "children": [birth["child"] for birth in births if member in birth["parents"]],
+            }
+        )
+    return found
+
+
+def operator_fates(members: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What became of every operator's children, by the operators' names; rows as of `histories`.
+
+    Keys: operator, births, alive, mean_age_at_death (steps, None while all live), parents (how many of its children had
+    children themselves).
+    """
+    by_operator: dict[str, list[Mapping[str, Any]]] = {}
+    for member in members:
+        if member["operator"] is not None:
+            by_operator.setdefault(member["operator"], []).append(member)
+    fates = []
+    for operator, children in sorted(by_operator.items()):
+        ages = [child["age"] for child in children if child["died_step"] is not None]
+        fates.append(
+            {
+                "operator": operator,
+                "births": len(children),
+                "alive": len(children) - len(ages),
+                "mean_age_at_death": sum(ages) / len(ages) if ages else None,
+                "parents": sum(bool(child["children"]) for child in children),
+            }
+        )
+    return fates

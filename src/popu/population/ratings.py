@@ -65,9 +65,9 @@ def win_probability(student: Member, teacher: Member) -> float:
     return NormalDist().cdf((student.mu - teacher.mu) / spread)
 
 
-def lower_bound(member: Member) -> float:
+def lower_bound(member: Member, sigmas: float = LOWER_BOUND_SIGMAS) -> float:
     """mu - 3 sigma, the lower confidence bound that selection ranks by."""
-    return member.mu - LOWER_BOUND_SIGMAS * member.sigma
+    return member.mu - sigmas * member.sigma
 
 
 def outcome(result: PairResult) -> Outcome:

@@ -12,6 +12,7 @@ from typing import Any
 
 from popu import artifacts
 from popu.errors import ArtifactError
+from popu.report.lineage import births
 from popu.rundir import SETTINGS, STATE, RunDirectory
 from popu.stages.backend import Backend
 from popu.stages.common import adapter_files
@@ -54,7 +55,7 @@ def _fill(run: RunDirectory, step: int, target: Path) -> None:
             shutil.copyfile(source, target / "adapters" / slot / path.name)
     members = {"population": state.members, "adapters": {slot: f"adapters/{slot}" for slot in state.adapters}}
     artifacts.write_json(target / STATE, members)
-    artifacts.write_table(target / "lineage.parquet", "lineage", lineage(run, step))
+    artifacts.write_table(target / "lineage.parquet", "lineage", births(run, step))
     artifacts.write_json(target / SETTINGS, run.settings.model_dump(mode="json"))
     versions = {name: _version(name) for name in PACKAGES} | {"python": platform.python_version()}
     artifacts.write_json(target / "versions.json", versions)
@@ -62,11 +63,6 @@ def _fill(run: RunDirectory, step: int, target: Path) -> None:
     digests = {str(path.relative_to(target)): artifacts.sha256(path) for path in files}
     value = {"step": step, "run": run.run_hash, "schema_version": artifacts.SCHEMA_VERSION, "files": digests}
     artifacts.write_json(target / MANIFEST, value)
-
-
-def lineage(run: RunDirectory, last: int) -> list[dict[str, Any]]:
-    """The births of all steps up to `last`."""
-    return [row for step in range(1, last + 1) for row in run.table(step, "evolve", "lineage")]
 
 
 def _version(package: str) -> str | None:

@@ -106,12 +106,16 @@ def selection_config(settings: Run) -> SelectionConfig:
     evolution, population = settings.training.evolution, settings.training.population
     try:
         config = SelectionConfig(
-            evolution.fraction,
-            evolution.grace_steps,
-            evolution.sigma_inflation,
-            evolution.crossover_probability,
-            evolution.operators,
-            evolution.roles,
+            fraction=evolution.fraction,
+            bound_sigmas=evolution.bound_sigmas,
+            grace_steps=evolution.grace_steps,
+            child_rating=evolution.child_rating,
+            sigma_inflation=evolution.sigma_inflation,
+            parent_selection=evolution.parent_selection,
+            tournament_size=evolution.tournament_size,
+            crossover_probability=evolution.crossover_probability,
+            operators=evolution.operators,
+            roles=evolution.roles,
         )
         if evolution.every and population.kind == "teams":
             check_survivors(config, {"teacher": population.n_teachers, "student": population.n_students})

@@ -38,8 +38,7 @@ def evolve(run: RunDirectory, step: int, backend: Backend) -> None:
     outputs = [path for birth in plan for path in _make_child(run, step, birth)]
     lineage_path = run.step(step) / "lineage.parquet"
     artifacts.write_table(lineage_path, "lineage", lineage_rows(step, rated, after))
-    born = {birth.slot for birth in plan}
-    state_path = run.write_state(step, _state_after(after, step, born))
+    state_path = run.write_state(step, _state_after(after, step, plan, config.evolution.optimizer == "inherited"))
     apply_retention(run, step)
     run.finish(step, "evolve", [*outputs, lineage_path, state_path])
 
@@ -69,7 +68,7 @@ def _trained(population: Population, step: int) -> Population:
 
 
 def _make_child(run: RunDirectory, step: int, birth: Replacement) -> list[Path]:
-    """Applies the operator to the parents as the update left them; the child's optimizer is fresh."""
+    """Applies the operator to the parents as the update left them."""
     directory = run.step(step)
     for slot in birth.parent_slots:
         artifacts.verified(directory, "update", f"adapters/{slot}/adapter_model.safetensors")
@@ -87,11 +86,13 @@ def _card(run: RunDirectory, step: int, child: Member, seed: int) -> dict[str, o
     return {**card, "operator_constants": constants, "operator_seed": seed}
 
 
-def _state_after(population: Population, step: int, born: set[str]) -> State:
+def _state_after(population: Population, step: int, plan: list[Replacement], inherited: bool) -> State:
+    """The state with the newborn; with `inherited`, their optimizers go on from their first parents' moments."""
     directory = f"step{step:05d}"
     slots = [member.slot for member in population.members]
-    return State(
-        population.to_json(),
-        {slot: f"{directory}/{'children' if slot in born else 'adapters'}/{slot}" for slot in slots},
-        {slot: None if slot in born else f"{directory}/optimizer/{slot}.safetensors" for slot in slots},
-    )
+    adapters = {slot: f"{directory}/adapters/{slot}" for slot in slots}
+    optimizers: dict[str, str | None] = {slot: f"{directory}/optimizer/{slot}.safetensors" for slot in slots}
+    first_parents = {birth.slot: birth.parent_slots[0] for birth in plan}
+    adapters |= {slot: f"{directory}/children/{slot}" for slot in first_parents}
+    optimizers |= {slot: optimizers[parent] if inherited else None for slot, parent in first_parents.items()}
+    return State(population.to_json(), adapters, optimizers)

@@ -1,0 +1,1 @@
+"""One operator a file; `registry` collects them."""
