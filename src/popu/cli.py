@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--results", type=Path, default=Path("results"))
     doctor.add_argument("--json", action="store_true")
     bench = _command(commands, "bench", _bench, "measure this machine")
-    bench.add_argument("what", choices=("verifier",))
+    bench.add_argument("what", choices=("verifier", "operators"))
     bench.add_argument("--json", action="store_true", help="one JSON object as the last line")
     worker = _command(commands, "worker", _worker, "the process that keeps the base loaded")
     worker.add_argument("action", choices=("serve", "status", "stop"))
@@ -241,9 +241,14 @@ def _doctor(arguments: argparse.Namespace) -> None:
 
 
 def _bench(arguments: argparse.Namespace) -> None:
-    from popu.bench.verifier import bench_verifier
+    if arguments.what == "verifier":
+        from popu.bench.verifier import bench_verifier
 
-    result = bench_verifier()
+        result = bench_verifier()
+    else:
+        from popu.bench.operators import bench_operators
+
+        result = bench_operators()
     if arguments.json:
         print(json.dumps(result))
     else:

@@ -129,17 +129,17 @@ def test_the_residual_of_a_truncation_is_within_two_percent_of_the_optimal(value
     optimal = torch.linalg.svdvals(full.double())[rank:].norm().item()
     for seed in range(3):
         keep = torch.ones(rank, shape[1])
-        a, b = truncate(full, 2.0, keep, torch.Generator().manual_seed(seed))
+        a, b = truncate(full, 2.0, keep, torch.Generator().manual_seed(seed), guess=keep)
         residual = (full - dense(Delta(a, b, 2.0))).double().norm().item()
         assert residual <= 1.02 * optimal + 1e-5 * full.norm().item()
 
 
 def test_truncation_of_little():
     keep = torch.ones(4, 9)
-    a, b = truncate(torch.zeros(12, 9), 1.0, keep, torch.Generator().manual_seed(0))
+    a, b = truncate(torch.zeros(12, 9), 1.0, keep, torch.Generator().manual_seed(0), guess=keep)
     assert torch.equal(a, keep) and not b.any()
     thin = torch.randn(3, 9, generator=torch.Generator().manual_seed(1))
-    a, b = truncate(thin, 1.0, keep, torch.Generator().manual_seed(0))
+    a, b = truncate(thin, 1.0, keep, torch.Generator().manual_seed(0), guess=keep)
     torch.testing.assert_close(b @ a, thin)
     assert torch.equal(a[3], keep[3]) and not b[:, 3].any()
 

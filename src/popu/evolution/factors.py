@@ -31,7 +31,7 @@ def thin_svd(a: Tensor, b: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor
     """U (d_out, r), S (r,) descending, Vh (r, d_in) with U diag(S) Vh = scale * B @ A.
 
     U's columns and Vh's rows are orthonormal, except that where r exceeds min(d_out, d_in) the excess
-    components are zero. Signs are fixed: the largest entry of every column of U is positive, so equal products of
+    components are zero. Signs are fixed: no column of U has a negative sum, so equal products of
     different factors have equal components. All float32; the r x r core is decomposed in float64, which costs nothing
     and keeps small components.
 
@@ -47,12 +47,13 @@ def thin_svd(a: Tensor, b: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor
     q_out, r_out = torch.linalg.qr(b.float())
     q_in, r_in = torch.linalg.qr(a.float().T)
     u, s, vh = torch.linalg.svd(scale * (r_out.double() @ r_in.double().T), full_matrices=False)
-    missing = rank - s.shape[0]
-    left = torch.nn.functional.pad(q_out @ u.float(), (0, missing))
-    right = torch.nn.functional.pad(vh.float() @ q_in.T, (0, 0, 0, missing))
-    largest = left.gather(0, left.abs().argmax(dim=0, keepdim=True))
-    sign = torch.where(largest < 0, -1.0, 1.0)
-    return left * sign, torch.nn.functional.pad(s.float(), (0, missing)), right * sign.T
+    sign = torch.where(q_out.sum(dim=0).double() @ u < 0, -1.0, 1.0).double()
+    left, right = q_out @ (u * sign).float(), (sign[:, None] * vh).float() @ q_in.T
+    if missing := rank - s.shape[0]:
+        left = torch.nn.functional.pad(left, (0, missing))
+        s = torch.nn.functional.pad(s, (0, missing))
+        right = torch.nn.functional.pad(right, (0, 0, 0, missing))
+    return left, s.float(), right
 
 
 def n_live(s: Tensor) -> int:
@@ -79,14 +80,15 @@ def from_svd(u: Tensor, s: Tensor, vh: Tensor, scale: float, keep_a: Tensor) -> 
         raise ValueError(f"keep_a: expected shape (rank, {vh.shape[1]}), found {tuple(keep_a.shape)}")
     rank = keep_a.shape[0]
     u, s, vh = u[:, :rank], s[:rank], vh[:rank]
-    floor = DEAD_RATIO * s.max() if s.numel() else 0.0
-    indices = (s > floor).nonzero().flatten()
-    root = (s[indices] / scale).sqrt()
-    a = keep_a.detach().clone()
-    b = a.new_zeros(u.shape[0], rank)
-    a[indices] = root[:, None] * vh[indices]
-    b[:, indices] = u[:, indices] * root
-    return a, b
+    if missing := rank - s.shape[0]:
+        u, s = torch.nn.functional.pad(u, (0, missing)), torch.nn.functional.pad(s, (0, missing))
+        vh = torch.nn.functional.pad(vh, (0, 0, 0, missing))
+    dead = s <= DEAD_RATIO * s.max()
+    root = (s / scale).sqrt().masked_fill_(dead, 0.0)
+    a = root[:, None] * vh
+    if dead.any():
+        a[dead] = keep_a.detach()[dead]
+    return a, u * root
 
 
 def recompress(terms: Sequence[tuple[float, Delta]], scale: float, keep_a: Tensor) -> Factors:
@@ -108,16 +110,19 @@ def recompress(terms: Sequence[tuple[float, Delta]], scale: float, keep_a: Tenso
     return from_svd(*thin_svd(wide_a, wide_b, 1.0), scale, keep_a)
 
 
-def truncate(dense: Tensor, scale: float, keep_a: Tensor, generator: torch.Generator) -> Factors:
+def truncate(dense: Tensor, scale: float, keep_a: Tensor, generator: torch.Generator, guess: Tensor) -> Factors:
     """Balanced factors, for `scale`, of nearly the best approximation of a dense dW (d_out, d_in).
 
-    Power iterations go on until the Frobenius residual settles; it then is within 1.02 times the optimal one's.
+    The range of dW is sketched with the rows of `guess` (any number, d_in) and random ones; power iterations go on
+    until the Frobenius residual settles. It then is within 1.02 times the optimal one's, whatever the guess.
     `keep_a` (rank, d_in) as in `from_svd`.
     """
     rank = keep_a.shape[0]
     n_columns = min(rank + OVERSAMPLING, *dense.shape)
+    n_random = max(n_columns - guess.shape[0], min(OVERSAMPLING, n_columns))
+    random = torch.randn(dense.shape[1], n_random, generator=generator)
     energy = dense.norm().double() ** 2
-    basis = torch.linalg.qr(dense @ torch.randn(dense.shape[1], n_columns, generator=generator)).Q
+    basis = torch.linalg.qr(dense @ torch.cat([guess.T[:, : n_columns - n_random], random], dim=1)).Q
     residual = math.inf
     for _ in range(MAX_ITERATIONS):
         projected = dense.T @ basis
@@ -139,6 +144,20 @@ def row_blocks(matrix: Tensor) -> Iterator[slice]:
         yield slice(start, start + n_rows)
 
 
+class Scratch:
+    """Buffers by name that are allocated once: on large dW, fresh memory costs more than the arithmetic done in it."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[str, Tensor] = {}
+
+    def __call__(self, name: str, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
+        """A tensor of arbitrary content, which the next call of that name gives again."""
+        size = math.prod(shape)
+        if name not in self.buffers or self.buffers[name].numel() < size:
+            self.buffers[name] = torch.empty(size, dtype=dtype)
+        return self.buffers[name][:size].view(shape)
+
+
 def with_noise(factors: Factors, eps: float, generator: torch.Generator) -> Factors:
     """Both factors W plus eps std(W) N(0, 1), A's noise drawn first.
 
@@ -146,5 +165,5 @@ def with_noise(factors: Factors, eps: float, generator: torch.Generator) -> Fact
     does not depend on how its norm is split over A and B. A fresh adapter's B = 0 has std 0 and stays zero, A
     does not: dW stays 0 and trainable.
     """
-    a, b = (w + eps * w.std(correction=0) * torch.randn(w.shape, generator=generator) for w in factors)
+    a, b = (torch.randn(w.shape, generator=generator).mul_(eps * w.std(correction=0)).add_(w) for w in factors)
     return a, b

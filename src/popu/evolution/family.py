@@ -35,6 +35,11 @@ class Module:
     def rank(self) -> int:
         return self.deltas[0].a.shape[0]
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(d_out, d_in)."""
+        return self.deltas[0].b.shape[0], self.deltas[0].a.shape[1]
+
     def kept(self, parent: int = 0) -> Factors:
         """A parent's factors in own memory, for the child's scale; bit for bit where that is the parent's own."""
         delta = self.deltas[parent]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from popu.evolution.factors import row_blocks, truncate
+from popu.evolution.factors import Scratch, recompress, row_blocks, truncate
 from popu.evolution.family import Family, Module
 from popu.evolution.operator import PAPER, Operator
 from popu.evolution.sparsify import drop_and_rescale
@@ -17,21 +17,23 @@ def dare(family: Family, generator: torch.Generator, p: float) -> Mapping[str, F
 
     Spare rows of A are the first parent's.
     """
-    factors = {}
+    factors, scratch = {}, Scratch()
     for module in family:
-        mean = mean_of_dropped(module, generator, p)
-        factors[module.name] = truncate(mean, module.scale, module.deltas[0].a, generator)
+        keep_a = module.deltas[0].a
+        expected, _ = recompress([(0.5, delta) for delta in module.deltas], module.scale, keep_a)
+        mean = mean_of_dropped(module, generator, p, scratch)
+        factors[module.name] = truncate(mean, module.scale, keep_a, generator, guess=expected)
     return factors
 
 
-def mean_of_dropped(module: Module, generator: torch.Generator, p: float) -> Tensor:
+def mean_of_dropped(module: Module, generator: torch.Generator, p: float, scratch: Scratch) -> Tensor:
     """(d_out, d_in): what is truncated. Its expectation is the mean of the parents' dW."""
-    first = module.deltas[0]
-    mean = torch.zeros(first.b.shape[0], first.a.shape[1])
-    share = 1.0 / len(module.deltas)
+    mean = scratch("mean", module.shape)
     for rows in row_blocks(mean):
+        block = mean[rows].zero_()
         for delta in module.deltas:
-            mean[rows] += drop_and_rescale((share * delta.scale) * (delta.b[rows] @ delta.a), p, generator)
+            part = torch.mm(0.5 * delta.scale * delta.b[rows], delta.a, out=scratch("block", block.shape))
+            block += drop_and_rescale(part, p, generator, scratch)
     return mean
 
 

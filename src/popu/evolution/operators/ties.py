@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from popu.evolution.factors import row_blocks, truncate
+from popu.evolution.factors import Scratch, recompress, row_blocks, truncate
 from popu.evolution.family import Family, Module
 from popu.evolution.operator import Operator
 from popu.evolution.sparsify import magnitude_threshold, mean_of_agreeing, trim
@@ -18,22 +18,26 @@ def ties(family: Family, generator: torch.Generator, density: float) -> Mapping[
 
     Spare rows of A are the first parent's.
     """
-    return {
-        module.name: truncate(merged(module, generator, density), module.scale, module.deltas[0].a, generator)
-        for module in family
-    }
+    factors, scratch = {}, Scratch()
+    for module in family:
+        keep_a = module.deltas[0].a
+        mean, _ = recompress([(0.5, delta) for delta in module.deltas], module.scale, keep_a)
+        dense = merged(module, generator, density, scratch)
+        factors[module.name] = truncate(dense, module.scale, keep_a, generator, guess=mean)
+    return factors
 
 
-def merged(module: Module, generator: torch.Generator, density: float) -> Tensor:
+def merged(module: Module, generator: torch.Generator, density: float, scratch: Scratch) -> Tensor:
     """(d_out, d_in): what is truncated."""
-    first = module.deltas[0]
-    result = torch.empty(first.b.shape[0], first.a.shape[1])
+    dense = scratch("merged", module.shape)
     thresholds = [magnitude_threshold(delta, density, generator) for delta in module.deltas]
-    for rows in row_blocks(result):
-        dense = [delta.scale * (delta.b[rows] @ delta.a) for delta in module.deltas]
-        trimmed = [trim(block, threshold) for block, threshold in zip(dense, thresholds, strict=True)]
-        result[rows] = mean_of_agreeing(trimmed)
-    return result
+    for rows in row_blocks(dense):
+        trimmed = []
+        for i, (delta, threshold) in enumerate(zip(module.deltas, thresholds, strict=True)):
+            block = torch.mm(delta.scale * delta.b[rows], delta.a, out=scratch(f"block {i}", dense[rows].shape))
+            trimmed.append(trim(block, threshold, scratch))
+        mean_of_agreeing(trimmed[0], trimmed[1], dense[rows], scratch)
+    return dense
 
 
 OPERATOR = Operator("ties", 2, ties, "arXiv 2605.16727 (introduction); arXiv 2306.01708", {"density": 0.5})
