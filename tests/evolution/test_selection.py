@@ -228,3 +228,62 @@ def test_with_the_initial_rating_the_newest_child_churns():
     """What inheritance and grace are there to prevent: 99 % of culls hit the newest, one third by chance."""
     share, chance = culls_of_the_youngest(SelectionConfig(grace_steps=0), True)
     assert share > 0.95 and chance < 0.4
+
+
+def test_the_bound_takes_as_many_sigmas_as_it_is_told():
+    population = graded()
+    population = population.with_member(replace(population.by_slot("s3"), sigma=8.0))
+    plan = plan_replacements(population, 10, SelectionConfig(bound_sigmas=0.0), random.Random(0))
+    assert [r.slot for r in plan] == ["t0", "s0"]
+
+
+def test_a_child_may_start_from_the_initial_rating():
+    plan = plan_replacements(graded(), 10, SelectionConfig(child_rating="initial"), random.Random(0))
+    assert {(r.child.mu, r.child.sigma) for r in plan} == {(INITIAL_MU, INITIAL_SIGMA)}
+
+
+def test_tournaments_prefer_the_fitter():
+    def first_parents(**options) -> Counter:
+        config = SelectionConfig(operators=("copy_parent",), roles=("student",), **options)
+        rng = random.Random(0)
+        return Counter(plan_replacements(graded(), 10, config, rng)[0].parent_slots[0] for _ in range(900))
+
+    assert all(count == pytest.approx(300, abs=60) for count in first_parents().values())
+    pairs = first_parents(parent_selection="tournament")  # s3 wins two of the three pairs, s2 one
+    assert pairs["s1"] == 0 and pairs["s3"] == pytest.approx(600, abs=60)
+    assert first_parents(parent_selection="tournament", tournament_size=9) == {"s3": 900}
+    assert set(first_parents(parent_selection="tournament", tournament_size=1)) == {"s1", "s2", "s3"}
+
+
+def test_weights_of_operators():
+    rng = random.Random(0)
+    config = SelectionConfig(operators={"full_gaussian": 3.0, "copy_parent": 1.0, "dare": 0.5})
+    births = [r for _ in range(1000) for r in plan_replacements(graded(), 10, config, rng)]
+    used = Counter(r.operator for r in births)
+    assert used["dare"] / len(births) == pytest.approx(0.5, abs=0.04)
+    assert used["full_gaussian"] / used["copy_parent"] == pytest.approx(3.0, rel=0.2)
+
+
+def test_the_fitter_comes_first_where_the_operator_says_so():
+    config = SelectionConfig(operators=("extrapolative",))
+    for seed in range(20):
+        for replacement in plan_replacements(graded(), 10, config, random.Random(seed)):
+            first, second = (graded().by_slot(slot) for slot in replacement.parent_slots)
+            assert lower_bound(first) > lower_bound(second)
+            assert replacement.child.mu == first.mu
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"bound_sigmas": -1.0},
+        {"child_rating": "none"},
+        {"parent_selection": "best"},
+        {"tournament_size": 0},
+        {"operators": {"dare": 0.0}},
+        {"operators": {"dare": float("inf")}},
+    ],
+)
+def test_bounds_of_the_policies(wrong):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))}: expected"):
+        SelectionConfig(**wrong)

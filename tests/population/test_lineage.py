@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from popu.population.lineage import ancestry, lineage_rows
+from popu.population.lineage import ancestry, histories, lineage_rows, operator_fates
 from popu.population.member import Member, Population, founders
 
 
@@ -77,3 +77,41 @@ def test_ancestry_through_several_generations():
     assert ancestry(rows, "s2.g0") == []
     with pytest.raises(ValueError, match="found 's9.g9'"):
         ancestry(rows, "s9.g9")
+
+
+def test_histories_and_fates():
+    """s0 and s1 have s2.g1; it has s1.g1 with s0; s2.g1 dies for s2.g2, a copy of s1.g1."""
+    states = [founders(1, 3)]
+    births = [
+        (10, child("s2", 1, 10, ("s0.g0", "s1.g0"))),
+        (20, child("s1", 1, 20, ("s2.g1", "s0.g0"))),
+        (30, replace(child("s2", 2, 30, ("s1.g1",)), operator="copy_parent")),
+    ]
+    rows = []
+    for step, newborn in births:
+        rows += lineage_rows(step, states[-1], states[-1].with_member(newborn))
+        states.append(states[-1].with_member(newborn))
+    members = {row["member"]: row for row in histories(rows, states[0], 35)}
+    assert list(members) == ["t0.g0", "s0.g0", "s1.g0", "s2.g0", "s2.g1", "s1.g1", "s2.g2"]
+    assert members["s2.g1"] == {
+        "member": "s2.g1",
+        "slot": "s2",
+        "role": "student",
+        "born_step": 10,
+        "died_step": 30,
+        "age": 20,
+        "operator": "layer_wise",
+        "parents": ["s0.g0", "s1.g0"],
+        "ancestors": ["s0.g0", "s1.g0"],
+        "founders": ["s0.g0", "s1.g0"],
+        "children": ["s1.g1"],
+    }
+    last = members["s2.g2"]
+    assert last["ancestors"] == ["s1.g1", "s2.g1", "s0.g0", "s1.g0"] and last["founders"] == ["s0.g0", "s1.g0"]
+    assert (last["age"], last["died_step"]) == (5, None)
+    assert members["s0.g0"]["founders"] == ["s0.g0"] and members["s0.g0"]["children"] == ["s2.g1", "s1.g1"]
+    assert members["t0.g0"]["ancestors"] == [] and members["s1.g0"]["died_step"] == 20
+    assert operator_fates(members.values()) == [
+        {"operator": "copy_parent", "births": 1, "alive": 1, "mean_age_at_death": None, "parents": 0},
+        {"operator": "layer_wise", "births": 2, "alive": 1, "mean_age_at_death": 20.0, "parents": 2},
+    ]
