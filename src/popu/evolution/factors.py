@@ -1,7 +1,7 @@
 """Low-rank algebra on dW = scale * B @ A.
 
 Operators work on dW: factors that differ by a rotation (B Q, Q^-1 A) are the same adapter, so averages and
-singular components are taken of the product. QR of both factors and the SVD of a small core give it exactly,
+singular components are taken of the product. Gram matrices of both factors and the SVD of a small core give it exactly,
 at O((d_in + d_out) r^2) instead of O(d_in d_out min(d_in, d_out)). Where an operator needs the dense dW, it is brought
 back to rank r by a randomized SVD (arXiv 0909.4061).
 """
@@ -16,6 +16,7 @@ from popu.evolution.family import Delta
 from popu.population.adapter import Factors
 
 DEAD_RATIO = 1e-6  # a component this far below the leading one is float32 rounding, not signal
+ROUNDING = 1e-13  # of a Gram matrix's eigenvalue relative to the largest: float32 factors say nothing below
 OVERSAMPLING = 10  # columns of a sketch beyond the rank
 MAX_ITERATIONS = 6
 SETTLED = 0.01  # relative gain in the residual below which the iteration ends
@@ -30,10 +31,12 @@ def dense(delta: Delta) -> Tensor:
 def thin_svd(a: Tensor, b: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
     """U (d_out, r), S (r,) descending, Vh (r, d_in) with U diag(S) Vh = scale * B @ A.
 
-    U's columns and Vh's rows are orthonormal, except that where r exceeds min(d_out, d_in) the excess
-    components are zero. Signs are fixed: no column of U has a negative sum, so equal products of
-    different factors have equal components. All float32; the r x r core is decomposed in float64, which costs nothing
-    and keeps small components.
+    U's columns and Vh's rows are orthonormal, except for components that are rounding. Signs are fixed: no column of U
+    has a negative sum, so equal products of different factors have equal components.
+
+    The factors' own singular vectors are those of their r x r Gram matrices, which are decomposed in float64: half the
+    cost of QR, and a smaller error of the product. Only the orthogonality of components below 1e-4 of a factor's
+    largest suffers (5e-5 there).
 
     Args:
         a: (r, d_in). b: (d_out, r). r may be a sum of ranks (see `recompress`).
@@ -43,17 +46,25 @@ def thin_svd(a: Tensor, b: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor
     """
     if a.dim() != 2 or b.dim() != 2 or a.shape[0] != b.shape[1]:
         raise ValueError(f"a, b: expected (r, d_in) and (d_out, r), found {tuple(a.shape)} and {tuple(b.shape)}")
-    rank = a.shape[0]
-    q_out, r_out = torch.linalg.qr(b.float())
-    q_in, r_in = torch.linalg.qr(a.float().T)
-    u, s, vh = torch.linalg.svd(scale * (r_out.double() @ r_in.double().T), full_matrices=False)
-    sign = torch.where(q_out.sum(dim=0).double() @ u < 0, -1.0, 1.0).double()
-    left, right = q_out @ (u * sign).float(), (sign[:, None] * vh).float() @ q_in.T
-    if missing := rank - s.shape[0]:
-        left = torch.nn.functional.pad(left, (0, missing))
-        s = torch.nn.functional.pad(s, (0, missing))
-        right = torch.nn.functional.pad(right, (0, 0, 0, missing))
-    return left, s.float(), right
+    wide_a, wide_b = a.double(), b.double()
+    gram_a, gram_b = wide_a @ wide_a.T, wide_b.T @ wide_b
+    balance = (gram_a.diagonal() / gram_b.diagonal()) ** 0.25  # rows of A and columns of B of equal norms
+    balance = torch.where(balance.isfinite() & (balance > 0), balance, 1.0)
+    root_a, inverse_a = _roots(gram_a / balance / balance[:, None])
+    root_b, inverse_b = _roots(gram_b * balance * balance[:, None])
+    u, s, vh = torch.linalg.svd(scale * (root_b.T @ root_a))
+    left, right = balance[:, None] * (inverse_b @ u), (inverse_a / balance[:, None]) @ vh.T
+    sign = torch.where(wide_b.sum(dim=0) @ left < 0, -1.0, 1.0).double()
+    left, right = left * sign, right * sign
+    return b.float() @ left.float(), s.float(), right.T.float() @ a.float()
+
+
+def _roots(gram: Tensor) -> tuple[Tensor, Tensor]:
+    """Of a Gram matrix V diag(l) V^T, V diag(sqrt l) and V diag(1 / sqrt l), columns of rounding zero."""
+    values, vectors = torch.linalg.eigh(gram)
+    live = values > ROUNDING * values[-1]
+    root = torch.where(live, values, 0.0).sqrt()
+    return vectors * root, vectors * torch.where(live, 1.0 / root, 0.0)
 
 
 def n_live(s: Tensor) -> int:

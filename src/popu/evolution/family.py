@@ -43,7 +43,7 @@ class Module:
     def kept(self, parent: int = 0) -> Factors:
         """A parent's factors in own memory, for the child's scale; bit for bit where that is the parent's own."""
         delta = self.deltas[parent]
-        return delta.a.clone(), delta.b * (delta.scale / self.scale)
+        return delta.a.clone(), delta.b.clone() if delta.scale == self.scale else delta.b * (delta.scale / self.scale)
 
 
 class Family:

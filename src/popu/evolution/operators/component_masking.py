@@ -23,11 +23,11 @@ def component_masking(family: Family, generator: torch.Generator, rho: float) ->
 def _masked(module: Module, generator: torch.Generator, rho: float) -> Factors:
     (parent,) = module.deltas
     dropped = torch.randperm(module.rank, generator=generator)[: math.ceil(rho * module.rank)]
-    keep_a = parent.a.clone()
-    keep_a[dropped] = kaiming_a(len(dropped), parent.a.shape[1], generator)
     u, s, vh = thin_svd(parent.a, parent.b, parent.scale)
     s[dropped] = 0.0
-    return from_svd(u, s, vh, module.scale, keep_a)
+    a, b = from_svd(u, s, vh, module.scale, keep_a=parent.a)
+    a[dropped] = kaiming_a(len(dropped), a.shape[1], generator)
+    return a, b
 
 
 OPERATOR = Operator("component_masking", 1, component_masking, PAPER, {"rho": 0.3})
