@@ -8,6 +8,7 @@ back to rank r by a randomized SVD (arXiv 0909.4061).
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,15 +29,40 @@ def dense(delta: Delta) -> Tensor:
     return delta.scale * (delta.b @ delta.a)
 
 
-def thin_svd(a: Tensor, b: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
-    """U (d_out, r), S (r,) descending, Vh (r, d_in) with U diag(S) Vh = scale * B @ A.
+class ThinSvd(NamedTuple):
+    """dW = U diag(s) Vh with U = b @ left and Vh = right @ a, of k components.
 
-    U's columns and Vh's rows are orthonormal, except for components that are rounding. Signs are fixed: no column of U
-    has a negative sum, so equal products of different factors have equal components.
+    U's columns and Vh's rows are orthonormal, except for components with s = 0.
 
-    The factors' own singular vectors are those of their r x r Gram matrices, which are decomposed in float64: half the
-    cost of QR, and a smaller error of the product. Only the orthogonality of components below 1e-4 of a factor's
-    largest suffers (5e-5 there).
+    Args:
+        a: (r, d_in). b: (d_out, r). Float32.
+        left: (r, k). s: (k,), descending as `thin_svd` gives it. right: (k, r). Float64.
+    """
+
+    a: Tensor
+    b: Tensor
+    left: Tensor
+    s: Tensor
+    right: Tensor
+
+    @property
+    def u(self) -> Tensor:
+        return self.b @ self.left.float()
+
+    @property
+    def vh(self) -> Tensor:
+        return self.right.float() @ self.a
+
+    def part(self, components: slice) -> "ThinSvd":
+        return ThinSvd(self.a, self.b, self.left[:, components], self.s[components], self.right[components])
+
+
+def thin_svd(a: Tensor, b: Tensor, scale: float) -> ThinSvd:
+    """The SVD of scale * B @ A. Dead components are zero; no column of U has a negative sum.
+
+    So equal products of different factors have equal components. The factors' own singular vectors are those of their
+    r x r Gram matrices, which are decomposed in float64: half the cost of QR, and a smaller error of the product. Only
+    the orthogonality of components below 1e-4 of a factor's largest suffers (5e-5 there).
 
     Args:
         a: (r, d_in). b: (d_out, r). r may be a sum of ranks (see `recompress`).
@@ -53,10 +79,10 @@ def thin_svd(a: Tensor, b: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor
     root_a, inverse_a = _roots(gram_a / balance / balance[:, None])
     root_b, inverse_b = _roots(gram_b * balance * balance[:, None])
     u, s, vh = torch.linalg.svd(scale * (root_b.T @ root_a))
-    left, right = balance[:, None] * (inverse_b @ u), (inverse_a / balance[:, None]) @ vh.T
-    sign = torch.where(wide_b.sum(dim=0) @ left < 0, -1.0, 1.0).double()
-    left, right = left * sign, right * sign
-    return b.float() @ left.float(), s.float(), right.T.float() @ a.float()
+    left, right = balance[:, None] * (inverse_b @ u), vh @ (inverse_a / balance[:, None]).T
+    sign = torch.where(b.sum(dim=0).double() @ left < 0, -1.0, 1.0).double()
+    s = s.masked_fill(s <= DEAD_RATIO * s[0], 0.0)
+    return ThinSvd(a.detach(), b.detach(), left * sign, s, sign[:, None] * right)
 
 
 def _roots(gram: Tensor) -> tuple[Tensor, Tensor]:
@@ -67,39 +93,33 @@ def _roots(gram: Tensor) -> tuple[Tensor, Tensor]:
     return vectors * root, vectors * torch.where(live, 1.0 / root, 0.0)
 
 
-def n_live(s: Tensor) -> int:
-    """How many of the descending singular values `s` are signal; the rest are rounding or zero."""
-    return int((s > DEAD_RATIO * s.max()).sum()) if s.numel() else 0
+def from_svd(svd: ThinSvd, scale: float, keep_a: Tensor) -> Factors:
+    """Balanced factors A (rank, d_in), B (d_out, rank) of the leading components, `rank` being `keep_a`'s.
 
-
-def from_svd(u: Tensor, s: Tensor, vh: Tensor, scale: float, keep_a: Tensor) -> Factors:
-    """Balanced factors A (rank, d_in), B (d_out, rank) of the leading components of U diag(S) Vh; rank is `keep_a`'s.
-
-    Component i becomes row i of A and column i of B with equal norms sqrt(S_i / scale). A dead component (S_i
-    at most 1e-6 of the largest, or absent because fewer than `rank` are given) would zero both and could
+    Component i becomes row i of A and column i of B with equal norms sqrt(S_i / scale). A dead component (zero,
+    or absent because fewer than `rank` are given) would zero both and could
     never be trained again: its row of A is taken from `keep_a`, its column of B is zero. So if all are dead
     (a fresh adapter) A is `keep_a`.
 
     Args:
-        s: (k,), non-negative, largest first for the truncation to be optimal; zeros anywhere are fine.
+        svd: s non-negative, largest first for the truncation to be optimal; zeros anywhere are fine.
         keep_a: (rank, d_in), what dead rows of A become: the parent's A, or a fresh Kaiming draw.
 
     Raises:
         ValueError: `keep_a` is not (rank, d_in).
     """
-    if keep_a.dim() != 2 or keep_a.shape[1] != vh.shape[1]:
-        raise ValueError(f"keep_a: expected shape (rank, {vh.shape[1]}), found {tuple(keep_a.shape)}")
+    if keep_a.dim() != 2 or keep_a.shape[1] != svd.a.shape[1]:
+        raise ValueError(f"keep_a: expected shape (rank, {svd.a.shape[1]}), found {tuple(keep_a.shape)}")
     rank = keep_a.shape[0]
-    u, s, vh = u[:, :rank], s[:rank], vh[:rank]
-    if missing := rank - s.shape[0]:
-        u, s = torch.nn.functional.pad(u, (0, missing)), torch.nn.functional.pad(s, (0, missing))
-        vh = torch.nn.functional.pad(vh, (0, 0, 0, missing))
-    dead = s <= DEAD_RATIO * s.max()
-    root = (s / scale).sqrt().masked_fill_(dead, 0.0)
-    a = root[:, None] * vh
+    missing = max(0, rank - len(svd.s))
+    root = torch.nn.functional.pad((svd.s[:rank] / scale).sqrt(), (0, missing))
+    left = torch.nn.functional.pad(svd.left[:, :rank], (0, missing))
+    right = torch.nn.functional.pad(svd.right[:rank], (0, 0, 0, missing))
+    a, b = (root[:, None] * right).float() @ svd.a, svd.b @ (left * root).float()
+    dead = root == 0
     if dead.any():
         a[dead] = keep_a.detach()[dead]
-    return a, u * root
+    return a, b
 
 
 def recompress(terms: Sequence[tuple[float, Delta]], scale: float, keep_a: Tensor) -> Factors:
@@ -118,7 +138,7 @@ def recompress(terms: Sequence[tuple[float, Delta]], scale: float, keep_a: Tenso
         raise ValueError("terms: expected at least one, found none")
     wide_a = torch.cat([delta.a for _, delta in terms], dim=0)
     wide_b = torch.cat([(coef * delta.scale) * delta.b for coef, delta in terms], dim=1)
-    return from_svd(*thin_svd(wide_a, wide_b, 1.0), scale, keep_a)
+    return from_svd(thin_svd(wide_a, wide_b, 1.0), scale, keep_a)
 
 
 def truncate(dense: Tensor, scale: float, keep_a: Tensor, generator: torch.Generator, guess: Tensor) -> Factors:
@@ -145,7 +165,7 @@ def truncate(dense: Tensor, scale: float, keep_a: Tensor, generator: torch.Gener
         basis = torch.linalg.qr(dense @ rows).Q
     else:
         projected = dense.T @ basis
-    return from_svd(*thin_svd(projected.T, basis, 1.0), scale, keep_a)
+    return from_svd(thin_svd(projected.T, basis, 1.0), scale, keep_a)
 
 
 def row_blocks(matrix: Tensor) -> Iterator[slice]:

@@ -23,9 +23,9 @@ def component_masking(family: Family, generator: torch.Generator, rho: float) ->
 def _masked(module: Module, generator: torch.Generator, rho: float) -> Factors:
     (parent,) = module.deltas
     dropped = torch.randperm(module.rank, generator=generator)[: math.ceil(rho * module.rank)]
-    u, s, vh = thin_svd(parent.a, parent.b, parent.scale)
-    s[dropped] = 0.0
-    a, b = from_svd(u, s, vh, module.scale, keep_a=parent.a)
+    svd = thin_svd(parent.a, parent.b, parent.scale)
+    svd.s[dropped] = 0.0
+    a, b = from_svd(svd, module.scale, keep_a=parent.a)
     a[dropped] = kaiming_a(len(dropped), a.shape[1], generator)
     return a, b
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from popu.evolution.factors import from_svd, n_live, thin_svd
+from popu.evolution.factors import from_svd, thin_svd
 from popu.evolution.family import Family, Module
 from popu.evolution.operator import PAPER, Operator
 from popu.population.adapter import Factors
@@ -24,19 +24,18 @@ def svd_structured(family: Family, generator: torch.Generator, eps: float) -> Ma
 
 def _perturbed(module: Module, generator: torch.Generator, eps: float) -> Factors:
     (parent,) = module.deltas
-    u, s, vh = thin_svd(parent.a, parent.b, parent.scale)
-    k = n_live(s)
+    svd = thin_svd(parent.a, parent.b, parent.scale)
+    k = int((svd.s > 0).sum())
+    live = svd.part(slice(k))
     z = torch.randn(k, generator=generator)
     left, right = (_rotation(k, eps, generator) for _ in range(2))
-    s = torch.cat([s[:k] * torch.exp(eps * z), s[k:]])
-    u = torch.cat([u[:, :k] @ left, u[:, k:]], dim=1)
-    vh = torch.cat([right.T @ vh[:k], vh[k:]])
-    return from_svd(u, s, vh, module.scale, keep_a=parent.a)
+    child = live._replace(left=live.left @ left, s=live.s * torch.exp(eps * z), right=right.T @ live.right)
+    return from_svd(child, module.scale, keep_a=parent.a)
 
 
 def _rotation(k: int, eps: float, generator: torch.Generator) -> Tensor:
-    """(k, k), orthogonal."""
-    upper = torch.randn(k, k, generator=generator).triu(1)
+    """(k, k), orthogonal, float64."""
+    upper = torch.randn(k, k, generator=generator).double().triu(1)
     return torch.linalg.matrix_exp(eps / math.sqrt(max(k, 1)) * (upper - upper.T))
 
 

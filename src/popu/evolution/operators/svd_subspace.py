@@ -19,12 +19,13 @@ def svd_subspace(family: Family, generator: torch.Generator) -> Mapping[str, Fac
 
 
 def _spliced(module: Module, generator: torch.Generator) -> Factors:
-    first, second = module.deltas
     low, high = (1, module.rank) if module.rank > 1 else (0, 2)
     k = int(torch.randint(low, high, (), generator=generator))
-    (u1, s1, vh1), (u2, s2, vh2) = (thin_svd(delta.a, delta.b, delta.scale) for delta in module.deltas)
-    u, s, vh = torch.cat([u1[:, :k], u2[:, k:]], 1), torch.cat([s1[:k], s2[k:]]), torch.cat([vh1[:k], vh2[k:]])
-    return from_svd(u, s, vh, module.scale, keep_a=torch.cat([first.a[:k], second.a[k:]]))
+    parts = [
+        from_svd(thin_svd(delta.a, delta.b, delta.scale).part(components), module.scale, delta.a[components])
+        for delta, components in zip(module.deltas, (slice(k), slice(k, None)), strict=True)
+    ]
+    return torch.cat([a for a, _ in parts]), torch.cat([b for _, b in parts], dim=1)
 
 
 OPERATOR = Operator("svd_subspace", 2, svd_subspace, PAPER)
