@@ -6,10 +6,12 @@ import pytest
 
 from popu.config import Base, Engine, Run, Training
 from popu.errors import ConfigError
+from popu.evolution.selection import SelectionConfig, plan_replacements
 from popu.population.member import founders
 from popu.problems.check import Validated
 from popu.sandbox.verdicts import Status
 from popu.stages.common import draw_references, selection_config
+from popu.stages.evolve import _state_after
 from popu.stages.update import train_sequences
 from popu.stages.validate import problem_rows
 from popu.stages.verify import buffer_rows, outcome_rows
@@ -165,3 +167,18 @@ def test_operators_that_cannot_serve_are_named_before_any_work(training, message
     settings = Run(arm="x", seed=0, training=Training(**training), base=Base(), base_sha256="", engine=Engine())
     with pytest.raises(ConfigError, match=rf"training\.evolution\.operators?: .*{message}"):
         selection_config(settings)
+
+
+def test_a_childs_optimizer_is_fresh_or_its_first_parents():
+    population = founders(4, 4)
+    plan = plan_replacements(population, 10, SelectionConfig(), random.Random(0))
+    born = {birth.slot: birth for birth in plan}
+    for inherited in (False, True):
+        state = _state_after(population, 10, plan, inherited)
+        for member in population.members:
+            slot, birth = member.slot, born.get(member.slot)
+            source = birth.parent_slots[0] if birth else slot
+            expected = None if birth and not inherited else f"step00010/optimizer/{source}.safetensors"
+            assert state.optimizers[slot] == expected
+            assert state.adapters[slot] == f"step00010/{'children' if birth else 'adapters'}/{slot}"
+    assert len(born) == 2
