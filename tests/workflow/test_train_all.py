@@ -98,6 +98,19 @@ def test_status_is_a_table_and_json(finished):
     assert (row["step"], row["steps_to_go"]) == (2, 0) and set(row["ratings"]) == {"t0", "t1", "s0", "s1"}
 
 
+def test_lineage_is_two_tables_and_json(finished):
+    run = finished.run_directory()
+    births = read_table(run / "step00002" / "lineage.parquet", "lineage")
+    result = json.loads(finished.popu("lineage", "--run", str(run), "--json").stdout)
+    born = {row["member"]: row["operator"] for row in result["members"] if row["born_step"]}
+    assert born == {row["child"]: row["operator"] for row in births} and born
+    assert all(row["died_step"] == 2 for row in result["members"] if row["member"] in {b["replaced"] for b in births})
+    assert sum(row["births"] for row in result["operators"]) == len(births)
+    text = finished.popu("lineage", "--run", str(run)).stdout
+    assert all(name in text for name in (*born, *born.values()))
+    assert finished.popu("lineage", "--run", str(finished.path / "nowhere")).returncode == 2
+
+
 def test_without_a_worker_the_artifacts_are_equal(finished, workspace, monkeypatch):
     monkeypatch.setenv("POPU_WORKER", "0")
     run = finished.run_directory()

@@ -21,6 +21,7 @@ ROUNDING = 1e-13  # of a Gram matrix's eigenvalue relative to the largest: float
 OVERSAMPLING = 10  # columns of a sketch beyond the rank
 MAX_ITERATIONS = 6
 SETTLED = 0.01  # relative gain in the residual below which the iteration ends
+GRAM_COLUMNS = 2048  # of a factor widened to float64 at a time
 BLOCK_ENTRIES = 2**20  # of a dense dW handled at a time: 4 MiB, so that elementwise passes stay in the cache
 
 
@@ -72,8 +73,7 @@ def thin_svd(a: Tensor, b: Tensor, scale: float) -> ThinSvd:
     """
     if a.dim() != 2 or b.dim() != 2 or a.shape[0] != b.shape[1]:
         raise ValueError(f"a, b: expected (r, d_in) and (d_out, r), found {tuple(a.shape)} and {tuple(b.shape)}")
-    wide_a, wide_b = a.double(), b.double()
-    gram_a, gram_b = wide_a @ wide_a.T, wide_b.T @ wide_b
+    gram_a, gram_b = _gram(a), _gram(b.T)
     balance = (gram_a.diagonal() / gram_b.diagonal()) ** 0.25  # rows of A and columns of B of equal norms
     balance = torch.where(balance.isfinite() & (balance > 0), balance, 1.0)
     root_a, inverse_a = _roots(gram_a / balance / balance[:, None])
@@ -83,6 +83,15 @@ def thin_svd(a: Tensor, b: Tensor, scale: float) -> ThinSvd:
     sign = torch.where(b.sum(dim=0).double() @ left < 0, -1.0, 1.0).double()
     s = s.masked_fill(s <= DEAD_RATIO * s[0], 0.0)
     return ThinSvd(a.detach(), b.detach(), left * sign, s, sign[:, None] * right)
+
+
+def _gram(rows: Tensor) -> Tensor:
+    """rows @ rows.T (r, r) in float64 from (r, d), widened a part at a time: fresh memory costs as much as it does."""
+    gram = rows.new_zeros(rows.shape[0], rows.shape[0], dtype=torch.float64)
+    for part in rows.split(GRAM_COLUMNS, dim=1):
+        wide = part.double()
+        gram.addmm_(wide, wide.T)
+    return gram
 
 
 def _roots(gram: Tensor) -> tuple[Tensor, Tensor]:
