@@ -66,18 +66,16 @@ def bench_operators(n_layers: int = N_LAYERS) -> dict[str, Any]:
     shapes = {f"model.layers.{i}.{name}": shape for i in range(n_layers) for name, shape in MODULES.items()}
     parents = [_parent(shapes, seed) for seed in range(2)]
     small = [_only(parent, SMALL) for parent in parents]
-    rows = {name: _measured(partial(_apply, operator, parents)) for name, operator in OPERATORS.items()}
-    populora = _populora(parents)
-    for name, row in rows.items():
-        row |= {"peer": None, "peer_ratio": None, "peer_on_factors": False}
-        if populora and name in POPULORA:
-            function, on_factors = POPULORA[name]
-            peer_s = _measured(populora[function])["cpu_s"]
-            row |= {"peer": "populora", "peer_ratio": round(row["cpu_s"] / peer_s, 3), "peer_on_factors": on_factors}
+    populora = _populora(parents) or {}
+    rows = {}
+    for name, operator in OPERATORS.items():
+        function, on_factors = POPULORA.get(name, ("", False))
+        peer = populora.get(function)
+        measured = _measured(partial(_apply, operator, parents), peer)
+        rows[name] = {**measured, "peer": "populora" if peer else None, "peer_on_factors": bool(peer) and on_factors}
         if name in PEFT and _installed("peft"):
-            ours = _measured(partial(_apply, OPERATORS[name], small))["cpu_s"]
-            peer = _measured(_peft_merge(small, PEFT[name]))["cpu_s"]
-            row["peft_ratio_on_k_proj"] = round(ours / peer, 3)
+            merged = _measured(partial(_apply, operator, small), _peft_merge(small, PEFT[name]))
+            rows[name]["peft_ratio_on_k_proj"] = merged["peer_ratio"]
     return {
         "operators": rows,
         "layers": n_layers,
@@ -107,17 +105,22 @@ def _apply(operator: Operator, parents: list[Adapter]) -> Adapter:
     return operator.apply(parents[: operator.arity], torch.Generator().manual_seed(0))
 
 
-def _measured(work: Callable[[], object]) -> dict[str, Any]:
-    """The CPU seconds of the best of up to three runs, the first of which gives the peak of memory."""
+def _measured(work: Callable[[], object], peer: Callable[[], object] | None) -> dict[str, Any]:
+    """The CPU seconds of the best of up to three runs, the first of which gives the peak of memory; `peer_ratio` is
+    ours over the peer's best, whose runs take turns with ours.
+    """
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # what the allocator holds back would hide the peak
     before = _memory_mib("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
-    runs = [_cpu_s(work)]
+    ours = [_cpu_s(work)]
     peak = _memory_mib("VmHWM") - before
-    while len(runs) < 3 and sum(runs) < LONG_S:
-        runs.append(_cpu_s(work))
-    return {"cpu_s": round(min(runs), 4), "peak_mib": round(peak)}
+    theirs = [_cpu_s(peer)] if peer else []
+    while len(ours) < 3 and sum(ours) + sum(theirs) < LONG_S:
+        ours.append(_cpu_s(work))
+        theirs += [_cpu_s(peer)] if peer else []
+    ratio = round(min(ours) / min(theirs), 3) if theirs else None
+    return {"cpu_s": round(min(ours), 4), "peak_mib": round(peak), "peer_ratio": ratio}
 
 
 def _cpu_s(work: Callable[[], object]) -> float:
