@@ -11,8 +11,8 @@ def test_every_segment_has_the_logits_of_peft(model, lora, adapters, tmp_path):
 
     ids = torch.randint(2, 50, (6, 9), generator=torch.Generator().manual_seed(0))
     names = list(adapters)
-    segments = [Segment(2, adapters[name].factors, adapters[name].config.scale) for name in names[:2]]
-    with torch.no_grad(), lora.segments([*segments, Segment(2, None)]):
+    segments = [Segment(18, adapters[name].factors, adapters[name].config.scale) for name in names[:2]]
+    with torch.no_grad(), lora.segments([*segments, Segment(18, None)]):
         ours = model(input_ids=ids).logits
     bare = copy.deepcopy(model)  # hooks of the copy belong to no active segment
     for i, name in enumerate(names[:2]):
@@ -29,13 +29,13 @@ def test_every_segment_has_the_logits_of_peft(model, lora, adapters, tmp_path):
 def test_without_segments_the_model_is_bare(model, lora, adapters):
     ids = torch.arange(2, 12)[None]
     before = model(input_ids=ids).logits
-    with lora.segments([Segment(1, adapters["m0@00001"].factors, 2.0)]):
+    with lora.segments([Segment(10, adapters["m0@00001"].factors, 2.0)]):
         model(input_ids=ids)
     assert torch.equal(model(input_ids=ids).logits, before)
 
 
 def test_segments_must_cover_the_batch(model, lora):
-    with pytest.raises(ValueError, match="expected 3 rows, found 2"), lora.segments([Segment(2, None)]):
+    with pytest.raises(ValueError, match="expected 12 tokens, found 2"), lora.segments([Segment(2, None)]):
         model(input_ids=torch.ones(3, 4, dtype=torch.long))
 
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from popu.engine.packing import pack
 from popu.nano import pretrain
 from popu.nano.build import make_corpus, make_tokenizer, run_phase
 from popu.nano.corpus import MAX_NOTES, ROW_KINDS, sample_rows
+from popu.nano.packing import pack
 from popu.nano.pretrain import ROW_WIDTH, Phase, batches, encode_rows, phase, schedule, weighted_loss
 from popu.nano.tokenizer import FENCES, train_tokenizer
 

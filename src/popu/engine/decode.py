@@ -4,93 +4,115 @@ The readable reference is `decode_reference`, one sequence at a time without a c
 """
 
 import hashlib
+import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
-from transformers.cache_utils import Cache, DynamicLayer
 
+from popu.engine.flat import prepare, states
 from popu.engine.multilora import MultiLora, Segment
 from popu.engine.protocol import Completion, FinishReason, Request
+from popu.engine.trees import FlatTrees, Rectangle, Tree, TreeAttention
 from popu.population.adapter import Adapter
 
 COMPACT_BELOW = 0.75  # share of live sequences under which the batch is compacted
+FIRST_SLAB = 16  # tokens a sequence may write before its slab doubles
 
 
-class SlabLayer(DynamicLayer):
-    """A cache layer that grows by doubling, so that a decoded token does not copy what is there."""
+class GroupAttention:
+    """Attention of one new token a sequence to its prompt, which a group shares, and to what it has written so far.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._slabs: list[torch.Tensor] = []
+    `prompts`: each layer's keys and values of the prompts, (n_groups, h_kv, width, d), padded on the right where `bias`
+    (n_groups, width) is -inf. `groups`: (n,) the group of every sequence, ascending.
+    """
 
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        used = self.get_seq_length()
-        total = used + key_states.shape[-2]
-        if not self._slabs or total > self._slabs[0].shape[-2]:
-            self._grow((key_states, value_states), used, total)
-        for slab, states in zip(self._slabs, (key_states, value_states), strict=True):
-            slab[:, :, used:total] = states
-        self.keys, self.values = (slab[:, :, :total] for slab in self._slabs)
-        self.is_initialized = True
-        return self.keys, self.values
+    def __init__(self, prompts: Sequence[tuple[Tensor, Tensor]], bias: Tensor, groups: Tensor) -> None:
+        self.prompts, self.bias = list(prompts), bias
+        self.written: list[tuple[Tensor, Tensor]] = []
+        for keys, values in prompts:
+            shape = (len(groups), keys.shape[1], FIRST_SLAB, keys.shape[3])
+            self.written.append((keys.new_empty(shape), values.new_empty(shape)))
+        self.n_written = 0
+        self._group(groups)
 
-    def _grow(self, states: Sequence[torch.Tensor], used: int, total: int) -> None:
-        grown = []
-        for i, state in enumerate(states):
-            n, heads, _, width = state.shape
-            slab = state.new_empty(n, heads, max(total + 16, total * 5 // 4), width)
-            if used:
-                slab[:, :, :used] = self._slabs[i][:, :, :used]
-            grown.append(slab)
-        self._slabs = grown
+    def _group(self, groups: Tensor) -> None:
+        """Lays the sequences out as a rectangle: a row a group, as wide as the largest."""
+        self.groups = groups
+        sizes = torch.bincount(groups, minlength=self.bias.shape[0])
+        self.rectangle = Rectangle(sizes.tolist(), 0)
 
-    def batch_select_indices(self, indices: torch.Tensor) -> None:
-        total = self.get_seq_length()
-        self._slabs = [slab.index_select(0, indices) for slab in self._slabs]
-        self.keys, self.values = (slab[:, :, :total] for slab in self._slabs)
+    def select(self, rows: Tensor) -> None:
+        """Keeps these sequences (ascending); groups without any are left out."""
+        groups = self.groups[rows]
+        live, renumbered = torch.unique(groups, return_inverse=True)
+        if len(live) < self.bias.shape[0]:
+            self.prompts = [(keys[live], values[live]) for keys, values in self.prompts]
+            self.bias = self.bias[live]
+        self.written = [
+            (_rows(keys, rows, self.n_written), _rows(values, rows, self.n_written)) for keys, values in self.written
+        ]
+        self._group(renumbered)
+
+    def advance(self) -> None:
+        """Makes room for the next token; called before every forward pass."""
+        self.n_written += 1
+        if self.n_written > self.written[0][0].shape[2]:
+            self.written = [(_grown(keys), _grown(values)) for keys, values in self.written]
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+        """See `flat.Attend`: n tokens, one a sequence."""
+        n, h, d = q.shape
+        (prompt_keys, prompt_values), (keys, values) = self.prompts[layer], self.written[layer]
+        groups, h_kv, width = prompt_keys.shape[:3]
+        keys[:, :, self.n_written - 1] = k
+        values[:, :, self.n_written - 1] = v
+        q = (q * scale).view(n, h_kv, h // h_kv, d)
+        own = q @ keys[:, :, : self.n_written].transpose(-1, -2)  # (n, h_kv, h / h_kv, n_written)
+        shared = self._spread(q) @ prompt_keys.transpose(-1, -2) + self.bias[:, None, None].to(q.dtype)
+        p = torch.softmax(torch.cat([self._gather(shared, n), own], -1), -1)
+        out = p[..., width:] @ values[:, :, : self.n_written]
+        return (out + self._gather(self._spread(p[..., :width]) @ prompt_values, n)).view(n, h, d)
+
+    def _spread(self, rows: Tensor) -> Tensor:
+        """(n, h_kv, times, x) -> (n_groups, h_kv, size * times, x), for one product a group."""
+        n, h_kv, times, x = rows.shape
+        groups, size = self.rectangle.n, self.rectangle.width
+        if groups * size != n:
+            rows = rows.index_select(0, self.rectangle.index)
+        return rows.view(groups, size, h_kv, times, x).transpose(1, 2).reshape(groups, h_kv, size * times, x)
+
+    def _gather(self, spread: Tensor, n: int) -> Tensor:
+        """The way back from `_spread`."""
+        groups, h_kv, _, x = spread.shape
+        size = self.rectangle.width
+        rows = spread.view(groups, h_kv, size, -1, x).transpose(1, 2).reshape(groups * size, h_kv, -1, x)
+        return rows if groups * size == n else rows.index_select(0, self.rectangle.places)
 
 
-class SlabCache(Cache):
-    """A `SlabLayer` for every layer of the model."""
-
-    def __init__(self, n_layers: int) -> None:
-        self.slabs = [SlabLayer() for _ in range(n_layers)]
-        super().__init__(layers=list(self.slabs))
-
-    def select(self, rows: torch.Tensor) -> None:
-        """Keeps these rows of the batch, in this order; a row may be taken several times."""
-        for slab in self.slabs:
-            slab.batch_select_indices(rows)
+def _rows(slab: Tensor, rows: Tensor, n_written: int) -> Tensor:
+    """These rows of a slab, with room for a quarter more tokens."""
+    n, h_kv, _, d = slab.shape
+    kept = slab.new_empty(len(rows), h_kv, max(FIRST_SLAB, slab.shape[2]), d)
+    kept[:, :, :n_written] = slab[:, :, :n_written].index_select(0, rows)
+    return kept
 
 
-@dataclass
-class _Sequence:
-    """One completion in the making."""
-
-    request: int
-    adapter: str | None
-    uniforms: np.ndarray
-    tokens: list[int] = field(default_factory=list)
-    log_probs: list[float] = field(default_factory=list)
-    finish_reason: str = ""
+def _grown(slab: Tensor) -> Tensor:
+    grown = slab.new_empty(*slab.shape[:2], 2 * slab.shape[2], slab.shape[3])
+    grown[:, :, : slab.shape[2]] = slab
+    return grown
 
 
 class Decoder:
     """Decodes on a base with :class:`MultiLora` hooks; `check` is called before every token and may raise."""
 
     def __init__(self, model: PreTrainedModel, lora: MultiLora, eos_ids: Sequence[int], max_batch_rows: int) -> None:
-        self.model, self.lora, self.eos_ids, self.max_batch_rows = (
-            model,
-            lora,
-            frozenset(eos_ids),
-            max_batch_rows,
-        )
+        self.model, self.lora, self.max_batch_rows = model, lora, max_batch_rows
+        self.eos_ids = torch.tensor(sorted(eos_ids), dtype=torch.long)
+        prepare(model)
 
     @torch.inference_mode()
     def generate(
@@ -100,98 +122,98 @@ class Decoder:
         check: Callable[[], None] = lambda: None,
     ) -> list[tuple[Completion, ...]]:
         """See `Engine.generate`. Batches hold prompts of like length, ordered by adapter."""
-        done: dict[int, list[_Sequence]] = {}
+        done: dict[int, tuple[Completion, ...]] = {}
         for batch in _batches(requests, self.max_batch_rows):
-            for sequence in self._decode(batch, requests, adapters, check):
-                done.setdefault(sequence.request, []).append(sequence)
-        return [tuple(_completion(sequence) for sequence in done[i]) for i in range(len(requests))]
+            done |= zip(batch, self._decode([requests[i] for i in batch], adapters, check), strict=True)
+        return [done[i] for i in range(len(requests))]
 
     def _decode(
-        self,
-        batch: Sequence[int],
-        requests: Sequence[Request],
-        adapters: Mapping[str, Adapter],
-        check: Callable[[], None],
-    ) -> list[_Sequence]:
-        prompts = [requests[i] for i in batch]
-        cache, mask, logits = self._prefill(prompts, adapters, check)
-        sequences = [
-            _Sequence(i, requests[i].adapter, _uniforms(requests[i], k)) for i in batch for k in range(requests[i].n)
-        ]
-        rows = torch.tensor([row for row, request in enumerate(prompts) for _ in range(request.n)])
-        cache.select(rows)
-        mask, logits = mask[rows], logits[rows]
-        positions = mask.sum(1)
-        temperatures = torch.tensor([requests[s.request].temperature for s in sequences])
-        budgets = [requests[s.request].max_new_tokens for s in sequences]
-        live = list(range(len(sequences)))
-        for step in range(max(budgets)):
+        self, requests: Sequence[Request], adapters: Mapping[str, Adapter], check: Callable[[], None]
+    ) -> list[tuple[Completion, ...]]:
+        check()
+        prompts, attention, logits = self._prefill(requests, adapters)
+        counts = torch.tensor([request.n for request in requests])
+        groups = torch.repeat_interleave(torch.arange(len(requests)), counts)
+        decoding = GroupAttention(attention.kept, attention.prefixes.bias, groups)
+        batch = _Batch(requests, groups)
+        logits, positions = logits[groups], (prompts.positions[prompts.ends] + 1)[groups]
+        segments = _segments([requests[i].adapter for i in groups.tolist()], adapters)
+        while True:
             check()
-            tokens = self._sample(logits, [sequences[i] for i in live], temperatures[live], step)
-            for i, token in zip(live, tokens.tolist(), strict=True):
-                _advance(sequences[i], token, self.eos_ids, budgets[i])
-            keep = [row for row, i in enumerate(live) if not sequences[i].finish_reason]
-            if not keep:
-                break
-            if len(keep) < COMPACT_BELOW * len(live):
-                chosen = torch.tensor(keep)
-                cache.select(chosen)
-                mask, positions, tokens = mask[chosen], positions[chosen], tokens[chosen]
-                live = [live[row] for row in keep]
-            mask = torch.cat([mask, mask.new_ones(len(live), 1)], 1)
-            segments = _segments([sequences[i].adapter for i in live], adapters)
-            logits = self._forward(tokens[:, None], mask[:, None, None, :], positions[:, None], cache, segments)
+            tokens = batch.sample(logits, self.eos_ids)
+            keep = batch.unfinished()
+            if not len(keep):
+                return batch.completions()
+            if len(keep) < COMPACT_BELOW * len(batch.live):
+                batch.select(keep)
+                decoding.select(keep)
+                tokens, positions = tokens[keep], positions[keep]
+                segments = _segments([requests[i].adapter for i in groups[batch.live].tolist()], adapters)
+            decoding.advance()
+            hidden = states(self.model, self.lora, tokens, positions, segments, decoding)
+            logits = self.model.get_output_embeddings()(hidden).float()
             positions = positions + 1
-        return sequences
 
     def _prefill(
-        self, prompts: Sequence[Request], adapters: Mapping[str, Adapter], check: Callable[[], None]
-    ) -> tuple["SlabCache", torch.Tensor, torch.Tensor]:
-        """Cache, mask (n, t) and next-token logits (n, v) of prompts padded on the left."""
-        check()
-        width = max(len(request.prompt) for request in prompts)
-        ids = torch.zeros(len(prompts), width, dtype=torch.long)
-        mask = torch.zeros(len(prompts), width, dtype=torch.bool)
-        for row, request in enumerate(prompts):
-            ids[row, width - len(request.prompt) :] = torch.tensor(request.prompt)
-            mask[row, width - len(request.prompt) :] = True
-        causal = torch.ones(width, width, dtype=torch.bool).tril() & mask[:, None, :]
-        causal = causal | torch.eye(width, dtype=torch.bool)  # padding sees itself: no row without a key
-        positions = (mask.cumsum(1) - 1).clamp(min=0)
-        cache = SlabCache(self.model.config.num_hidden_layers)
-        segments = _segments([request.adapter for request in prompts], adapters)
-        logits = self._forward(ids, causal[:, None], positions, cache, segments)
-        return cache, mask, logits
+        self, requests: Sequence[Request], adapters: Mapping[str, Adapter]
+    ) -> tuple[FlatTrees, TreeAttention, Tensor]:
+        """The prompts, their attention with the keys and values kept, and the logits (n, v) after each."""
+        prompts = FlatTrees([Tree(request.prompt) for request in requests])
+        attention = TreeAttention(prompts.attention.prefixes, prompts.attention.branches, keep=True)
+        names = [request.adapter for request in requests for _ in request.prompt]
+        hidden = states(self.model, self.lora, prompts.ids, prompts.positions, _segments(names, adapters), attention)
+        return prompts, attention, self.model.get_output_embeddings()(hidden[prompts.ends]).float()
 
-    def _forward(
-        self,
-        ids: torch.Tensor,
-        mask: torch.Tensor,
-        positions: torch.Tensor,
-        cache: Cache,
-        segments: Sequence[Segment],
-    ) -> torch.Tensor:
-        with self.lora.segments(segments):
-            output = self.model(
-                input_ids=ids,
-                attention_mask=mask,
-                position_ids=positions,
-                cache=cache,
-                use_cache=True,
-                logits_to_keep=1,
-            )
-        return output.logits[:, -1].float()
 
-    def _sample(
-        self, logits: torch.Tensor, live: Sequence[_Sequence], temperatures: torch.Tensor, step: int
-    ) -> torch.Tensor:
-        """Next tokens (n,) by inverting the distribution at each sequence's own uniform; records log-probs."""
-        uniforms = torch.tensor([sequence.uniforms[step] if not sequence.finish_reason else 0.5 for sequence in live])
-        tokens, log_probs = sample_tokens(logits, temperatures, uniforms)
-        for sequence, log_prob in zip(live, log_probs.tolist(), strict=True):
-            if not sequence.finish_reason:
-                sequence.log_probs.append(log_prob)
+class _Batch:
+    """The completions of one batch in the making; `live` (n,) are the sequences that are still decoded."""
+
+    def __init__(self, requests: Sequence[Request], groups: Tensor) -> None:
+        self.requests = requests
+        owners = [requests[i] for i in groups.tolist()]
+        self.budgets = torch.tensor([request.max_new_tokens for request in owners])
+        self.temperatures = torch.tensor([request.temperature for request in owners])
+        most = int(self.budgets.max())
+        uniforms = np.zeros((len(owners), most))
+        attempts = [k for request in requests for k in range(request.n)]
+        for row, (request, k) in enumerate(zip(owners, attempts, strict=True)):
+            uniforms[row, : request.max_new_tokens] = _uniforms(request, k)
+        self.uniforms = torch.from_numpy(uniforms)
+        self.tokens = torch.zeros(len(owners), most, dtype=torch.long)
+        self.log_probs = torch.zeros(len(owners), most)
+        self.lengths = torch.zeros(len(owners), dtype=torch.long)  # 0 while unfinished
+        self.stopped = torch.zeros(len(owners), dtype=torch.bool)
+        self.live = torch.arange(len(owners))
+        self.step = 0
+
+    def sample(self, logits: Tensor, eos_ids: Tensor) -> Tensor:
+        """The next token of every live sequence (n,), recorded with its log-probability; what is finished stays so."""
+        step = min(self.step, self.tokens.shape[1] - 1)
+        tokens, log_probs = sample_tokens(logits, self.temperatures[self.live], self.uniforms[self.live, step])
+        self.tokens[self.live, step], self.log_probs[self.live, step] = tokens, log_probs
+        self.step += 1
+        unfinished = self.lengths[self.live] == 0
+        stops = torch.isin(tokens, eos_ids)
+        ends = self.live[unfinished & (stops | (self.budgets[self.live] == self.step))]
+        self.lengths[ends] = self.step
+        self.stopped[self.live[unfinished & stops]] = True
         return tokens
+
+    def unfinished(self) -> Tensor:
+        """Rows of `live` that are not finished."""
+        return torch.nonzero(self.lengths[self.live] == 0)[:, 0]
+
+    def select(self, rows: Tensor) -> None:
+        self.live = self.live[rows]
+
+    def completions(self) -> list[tuple[Completion, ...]]:
+        """`n` a request, in order."""
+        tokens, log_probs = self.tokens.tolist(), self.log_probs.tolist()
+        made = iter(
+            Completion(tuple(tokens[i][:n]), tuple(log_probs[i][:n]), "stop" if stopped else "length")
+            for i, (n, stopped) in enumerate(zip(self.lengths.tolist(), self.stopped.tolist(), strict=True))
+        )
+        return [tuple(next(made) for _ in range(request.n)) for request in self.requests]
 
 
 def sample_tokens(
@@ -226,16 +248,13 @@ def _batches(requests: Sequence[Request], max_rows: int) -> list[list[int]]:
 
 def _segments(names: Sequence[str | None], adapters: Mapping[str, Adapter]) -> list[Segment]:
     """Runs of equal adapter names as segments."""
-    segments: list[Segment] = []
-    start = 0
-    for row in range(1, len(names) + 1):
-        if row == len(names) or names[row] != names[start]:
-            name = names[start]
-            if name is None:
-                segments.append(Segment(row - start, None))
-            else:
-                segments.append(Segment(row - start, adapters[name].factors, adapters[name].config.scale))
-            start = row
+    segments = []
+    for name, run in itertools.groupby(names):
+        length = sum(1 for _ in run)
+        if name is None:
+            segments.append(Segment(length, None))
+        else:
+            segments.append(Segment(length, adapters[name].factors, adapters[name].config.scale))
     return segments
 
 
@@ -245,37 +264,25 @@ def _uniforms(request: Request, k: int) -> np.ndarray:
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "big"))).random(request.max_new_tokens)
 
 
-def _advance(sequence: _Sequence, token: int, eos_ids: frozenset[int], budget: int) -> None:
-    if sequence.finish_reason:
-        return
-    sequence.tokens.append(token)
-    if token in eos_ids:
-        sequence.finish_reason = "stop"
-    elif len(sequence.tokens) == budget:
-        sequence.finish_reason = "length"
-
-
-def _completion(sequence: _Sequence) -> Completion:
-    reason: FinishReason = "stop" if sequence.finish_reason == "stop" else "length"
-    return Completion(tuple(sequence.tokens), tuple(sequence.log_probs), reason)
-
-
 @torch.inference_mode()
 def decode_reference(
     model: PreTrainedModel, lora: MultiLora, eos_ids: Sequence[int], request: Request, adapter: Adapter | None
 ) -> tuple[Completion, ...]:
     """The same completions one token and one sequence at a time, without cache, padding or batch."""
-    segments = [Segment(1, None)] if adapter is None else [Segment(1, adapter.factors, adapter.config.scale)]
+    factors, scale = (None, 1.0) if adapter is None else (adapter.factors, adapter.config.scale)
     completions = []
     for k in range(request.n):
-        sequence = _Sequence(0, request.adapter, _uniforms(request, k))
-        while not sequence.finish_reason:
-            ids = torch.tensor([[*request.prompt, *sequence.tokens]])
-            with lora.segments(segments):
+        tokens: list[int] = []
+        log_probs: list[float] = []
+        uniforms = torch.from_numpy(_uniforms(request, k))
+        while not tokens or (tokens[-1] not in eos_ids and len(tokens) < request.max_new_tokens):
+            ids = torch.tensor([[*request.prompt, *tokens]])
+            with lora.segments([Segment(ids.numel(), factors, scale)]):
                 logits = model(input_ids=ids, use_cache=False).logits[:, -1].float()
-            uniform = torch.tensor([sequence.uniforms[len(sequence.tokens)]])
+            uniform = uniforms[len(tokens)][None]
             token, log_prob = sample_tokens(logits, torch.tensor([request.temperature]), uniform)
-            sequence.log_probs.append(log_prob.item())
-            _advance(sequence, int(token.item()), frozenset(eos_ids), request.max_new_tokens)
-        completions.append(_completion(sequence))
+            tokens.append(int(token))
+            log_probs.append(float(log_prob))
+        reason: FinishReason = "stop" if tokens[-1] in eos_ids else "length"
+        completions.append(Completion(tuple(tokens), tuple(log_probs), reason))
     return tuple(completions)

@@ -1,6 +1,6 @@
-"""Several LoRA adapters in one forward pass of a frozen Hugging Face model, each on its own rows.
+"""Several LoRA adapters in one forward pass of a frozen Hugging Face model, each on its own tokens.
 
-Rows of a batch are ordered by adapter; every targeted linear layer adds (alpha/r) B A x to the rows of each segment.
+Tokens of a batch are ordered by adapter; every targeted linear layer adds (alpha/r) B A x to those of each segment.
 Works for any model whose targets are `torch.nn.Linear`; gradients flow into A and B.
 """
 
@@ -17,9 +17,12 @@ Factors = Mapping[str, tuple[torch.Tensor, torch.Tensor]]
 
 @dataclass(frozen=True)
 class Segment:
-    """`n_rows` consecutive rows of the batch that run with one adapter; `factors` None is the bare base."""
+    """`n_tokens` consecutive tokens of the batch (row after row) that run with one adapter.
 
-    n_rows: int
+    `factors` None is the bare base.
+    """
+
+    n_tokens: int
     factors: Factors | None
     scale: float = 1.0
 
@@ -60,17 +63,30 @@ class MultiLora:
 
 
 def _add_segments(x: torch.Tensor, output: torch.Tensor, name: str, segments: Sequence[Segment]) -> torch.Tensor:
-    """`output` (n, t, d_out) plus each segment's product from `x` (n, t, d_in)."""
-    if sum(segment.n_rows for segment in segments) != x.shape[0]:
-        raise ValueError(f"segments: expected {x.shape[0]} rows, found {sum(s.n_rows for s in segments)}")
+    """`output` (..., d_out) plus each segment's product from `x` (..., d_in); in place where no gradient is wanted."""
+    flat_x, flat = x.flatten(0, -2), output.flatten(0, -2)
+    if sum(segment.n_tokens for segment in segments) != flat_x.shape[0]:
+        raise ValueError(f"segments: expected {flat_x.shape[0]} tokens, found {sum(s.n_tokens for s in segments)}")
     parts = []
     start = 0
     for segment in segments:
-        part = output[start : start + segment.n_rows]
-        if segment.factors is not None and segment.n_rows:
-            a, b = segment.factors[name]
-            low = x[start : start + segment.n_rows].to(a.dtype) @ a.T
-            part = part + (segment.scale * low @ b.T).to(output.dtype)
+        end = start + segment.n_tokens
+        part = flat[start:end]
+        if segment.factors is not None and segment.n_tokens:
+            part = _adapted(flat_x[start:end], part, *segment.factors[name], segment.scale)
         parts.append(part)
-        start += segment.n_rows
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+        start = end
+    if not torch.is_grad_enabled():
+        return output
+    return (parts[0] if len(parts) == 1 else torch.cat(parts)).view(output.shape)
+
+
+def _adapted(x: torch.Tensor, output: torch.Tensor, a: torch.Tensor, b: torch.Tensor, scale: float) -> torch.Tensor:
+    """`output` (n, d_out) + scale B A x from `x` (n, d_in)."""
+    low = x.to(a.dtype) @ a.T
+    if output.dtype != a.dtype:
+        delta = (scale * low @ b.T).to(output.dtype)
+        return output + delta if torch.is_grad_enabled() else output.add_(delta)
+    if torch.is_grad_enabled():
+        return torch.addmm(output, low, b.T, alpha=scale)
+    return output.addmm_(low, b.T, alpha=scale)

@@ -22,8 +22,9 @@ from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from popu.artifacts import atomic_write
-from popu.engine.packing import Tree, pack
+from popu.engine.trees import Tree
 from popu.nano.corpus import Row
+from popu.nano.packing import pack
 from popu.optimizer import load_state_tensors, state_tensors
 from popu.seeds import derive_rng, derive_seed
 

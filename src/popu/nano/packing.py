@@ -1,7 +1,7 @@
-"""Prompts computed once: a tree of one prefix and several branches packed into one row.
+"""Trees packed into rows of one width, for pretraining: a program is computed once, many inputs branch off it.
 
-A row holds prefix, branch 1, branch 2, ...; every branch continues the prefix and sees nothing of the others. This
-serves pretraining (one program, many inputs) and the policy update (one prompt, many rollouts).
+A row holds prefix, branch 1, branch 2, ...; every branch continues the prefix and sees nothing of the others. Shapes
+are fixed, so that the forward pass can be compiled.
 """
 
 from collections.abc import Sequence
@@ -10,17 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-
-@dataclass(frozen=True)
-class Tree:
-    """Token ids of a non-empty prefix and of its branches."""
-
-    prefix: Sequence[int]
-    branches: Sequence[Sequence[int]]
-
-    @property
-    def n_tokens(self) -> int:
-        return len(self.prefix) + sum(map(len, self.branches))
+from popu.engine.trees import Tree
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from popu.engine.packing import Tree, pack
+from popu.engine.trees import Tree
+from popu.nano.packing import pack
 
 
 @pytest.mark.parametrize("width", [0, 12, 40])
