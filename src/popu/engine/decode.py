@@ -15,7 +15,8 @@ from transformers import PreTrainedModel
 from popu.engine.flat import prepare, states
 from popu.engine.multilora import MultiLora, Segment
 from popu.engine.protocol import Completion, FinishReason, Request
-from popu.engine.trees import FlatTrees, Rectangle, Tree, TreeAttention
+from popu.engine.rectangle import Rectangle
+from popu.engine.trees import FlatTrees, Tree, TreeAttention
 from popu.population.adapter import Adapter
 
 COMPACT_BELOW = 0.75  # share of live sequences under which the batch is compacted
@@ -66,30 +67,27 @@ class GroupAttention:
         """See `flat.Attend`: n tokens, one a sequence."""
         n, h, d = q.shape
         (prompt_keys, prompt_values), (keys, values) = self.prompts[layer], self.written[layer]
-        groups, h_kv, width = prompt_keys.shape[:3]
+        h_kv, width = prompt_keys.shape[1:3]
         keys[:, :, self.n_written - 1] = k
         values[:, :, self.n_written - 1] = v
-        q = (q * scale).view(n, h_kv, h // h_kv, d)
+        times = h // h_kv
+        q = (q * scale).view(n, h_kv, times, d)
         own = q @ keys[:, :, : self.n_written].transpose(-1, -2)  # (n, h_kv, h / h_kv, n_written)
         shared = self._spread(q) @ prompt_keys.transpose(-1, -2) + self.bias[:, None, None].to(q.dtype)
-        p = torch.softmax(torch.cat([self._gather(shared, n), own], -1), -1)
+        p = torch.softmax(torch.cat([self._gather(shared, times), own], -1), -1)
         out = p[..., width:] @ values[:, :, : self.n_written]
-        return (out + self._gather(self._spread(p[..., :width]) @ prompt_values, n)).view(n, h, d)
+        return (out + self._gather(self._spread(p[..., :width]) @ prompt_values, times)).view(n, h, d)
 
     def _spread(self, rows: Tensor) -> Tensor:
         """(n, h_kv, times, x) -> (n_groups, h_kv, size * times, x), for one product a group."""
-        n, h_kv, times, x = rows.shape
-        groups, size = self.rectangle.n, self.rectangle.width
-        if groups * size != n:
-            rows = rows.index_select(0, self.rectangle.index)
-        return rows.view(groups, size, h_kv, times, x).transpose(1, 2).reshape(groups, h_kv, size * times, x)
+        _, h_kv, times, x = rows.shape
+        return self.rectangle.spread(rows).transpose(1, 2).reshape(self.rectangle.n, h_kv, -1, x)
 
-    def _gather(self, spread: Tensor, n: int) -> Tensor:
+    def _gather(self, spread: Tensor, times: int) -> Tensor:
         """The way back from `_spread`."""
         groups, h_kv, _, x = spread.shape
-        size = self.rectangle.width
-        rows = spread.view(groups, h_kv, size, -1, x).transpose(1, 2).reshape(groups * size, h_kv, -1, x)
-        return rows if groups * size == n else rows.index_select(0, self.rectangle.places)
+        rows = spread.view(groups, h_kv, self.rectangle.width, times, x).transpose(1, 2)
+        return self.rectangle.gather(rows)
 
 
 def _rows(slab: Tensor, rows: Tensor, n_written: int) -> Tensor:
@@ -225,10 +223,11 @@ def sample_tokens(
     """
     greedy = temperatures == 0
     log_probs = torch.log_softmax(logits / torch.where(greedy, 1.0, temperatures)[:, None], -1)
-    cumulative = log_probs.double().exp().cumsum(-1)
+    cumulative = log_probs.exp().cumsum(-1, dtype=torch.float64)
     points = uniforms.double()[:, None] * cumulative[:, -1:]
     tokens = torch.searchsorted(cumulative, points, right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
-    tokens = torch.where(greedy, logits.argmax(-1), tokens)
+    if greedy.any():
+        tokens = torch.where(greedy, logits.argmax(-1), tokens)
     return tokens, log_probs.gather(1, tokens[:, None])[:, 0]
 
 

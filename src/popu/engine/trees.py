@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from popu.engine.rectangle import Rectangle
+
 
 @dataclass(frozen=True)
 class Tree:
@@ -53,28 +55,6 @@ class FlatTrees:
         previous = np.arange(n_prefix, n_prefix + len(tokens)) - 1
         self.sources = torch.from_numpy(np.where(within == 0, first, previous))
         self.attention = TreeAttention(self.prefixes, _branch_rectangle(trees, lengths, n_prefix))
-
-
-class Rectangle:
-    """Stretches of a flat row as a padded (n, width) rectangle; where padding is, `index` names another token.
-
-    `index`: (n * width,) into the row. `places`: (n_tokens,), where in the rectangle each token of the stretches lies.
-    `bias`: (n, width), 0 at tokens and -inf at padding.
-    """
-
-    def __init__(self, lengths: Sequence[int], offset: int) -> None:
-        self.n, self.width, self.n_tokens = len(lengths), max(lengths, default=0), int(sum(lengths))
-        sizes = np.asarray(lengths, np.int64)
-        live = np.arange(self.width) < sizes[:, None]
-        index = np.full((self.n, self.width), offset, np.int64)
-        index[live] = offset + np.arange(self.n_tokens)
-        self.index = torch.from_numpy(index.reshape(-1))
-        self.places = torch.from_numpy(np.flatnonzero(live))
-        self.bias = torch.from_numpy(np.where(live, np.float32(0), np.float32("-inf")))
-
-    def spread(self, flat: Tensor) -> Tensor:
-        """(n, width, ...) from the flat row (n_all, ...)."""
-        return flat.index_select(0, self.index).view(self.n, self.width, *flat.shape[1:])
 
 
 class TreeAttention:
