@@ -25,9 +25,9 @@ def requests(adapters, n=3, temperature=1.0):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.0])
 @pytest.mark.parametrize("max_rows", [4, 1000])
-def test_equals_the_reference(model, lora, adapters, temperature, max_rows):
+def test_equals_the_reference(model, lora, forward, adapters, temperature, max_rows):
     wanted = requests(adapters, temperature=temperature)
-    decoder = Decoder(model, lora, [1], max_rows)
+    decoder = Decoder(forward, [1], max_rows)
     for request, got in zip(wanted, decoder.generate(wanted, adapters), strict=True):
         adapter = adapters[request.adapter] if request.adapter else None
         expected = decode_reference(model, lora, [1], request, adapter)
@@ -37,8 +37,8 @@ def test_equals_the_reference(model, lora, adapters, temperature, max_rows):
             np.testing.assert_allclose(ours.log_probs, theirs.log_probs, atol=1e-4)
 
 
-def test_a_result_does_not_depend_on_the_rest_of_the_batch(model, lora, adapters):
-    decoder = Decoder(model, lora, [1], 1000)
+def test_a_result_does_not_depend_on_the_rest_of_the_batch(forward, adapters):
+    decoder = Decoder(forward, [1], 1000)
     wanted = requests(adapters)
     together = decoder.generate(wanted, adapters)
     for i in (0, 4, 10):
@@ -46,10 +46,8 @@ def test_a_result_does_not_depend_on_the_rest_of_the_batch(model, lora, adapters
         assert [c.tokens for c in alone] == [c.tokens for c in together[i]]
 
 
-def test_stop_ends_with_eos_and_length_does_not(model, lora, adapters):
-    completions = [
-        c for group in Decoder(model, lora, [1], 99).generate(requests(adapters, 8), adapters) for c in group
-    ]
+def test_stop_ends_with_eos_and_length_does_not(forward, adapters):
+    completions = [c for group in Decoder(forward, [1], 99).generate(requests(adapters, 8), adapters) for c in group]
     assert {c.finish_reason for c in completions} == {"stop", "length"}
     for completion in completions:
         assert (completion.tokens[-1] == 1) == (completion.finish_reason == "stop")
@@ -57,7 +55,7 @@ def test_stop_ends_with_eos_and_length_does_not(model, lora, adapters):
         assert len(completion.tokens) == len(completion.log_probs)
 
 
-def test_check_can_cancel(model, lora, adapters):
+def test_check_can_cancel(forward, adapters):
     class Stop(Exception):
         pass
 
@@ -65,7 +63,7 @@ def test_check_can_cancel(model, lora, adapters):
         raise Stop
 
     with pytest.raises(Stop):
-        Decoder(model, lora, [1], 99).generate(requests(adapters), adapters, check)
+        Decoder(forward, [1], 99).generate(requests(adapters), adapters, check)
 
 
 def test_samples_follow_the_distribution():

@@ -4,10 +4,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from popu.config import Base, Engine
 from popu.engine.decode import Decoder
+from popu.engine.flat import Forward, HookedForward
+from popu.engine.llama import LlamaForward, is_llama_shaped
 from popu.engine.multilora import MultiLora
 from popu.engine.protocol import Completion, Request
 from popu.population.adapter import Adapter
@@ -26,7 +28,8 @@ class TransformersEngine:
         self.lora = MultiLora(self.model, targets)
         self.chat_template = base.chat_template
         self.eos_ids = _eos_ids(self.model.generation_config.eos_token_id, self.tokenizer.eos_token_id)
-        self._decoder = Decoder(self.model, self.lora, self.eos_ids, settings.max_batch_rows)
+        self.forward = forward_of(self.model, self.lora)
+        self._decoder = Decoder(self.forward, self.eos_ids, settings.max_batch_rows)
 
     def encode(self, prompt: str) -> tuple[int, ...]:
         """Token ids of a prompt, in the chat template where the config asks for it; never two BOS."""
@@ -48,6 +51,11 @@ class TransformersEngine:
     ) -> list[tuple[Completion, ...]]:
         """See `protocol.Engine.generate`; `check` is called before every token and may raise to cancel."""
         return self._decoder.generate(requests, adapters, check)
+
+
+def forward_of(model: PreTrainedModel, lora: MultiLora) -> Forward:
+    """The fastest forward pass there is for the model."""
+    return LlamaForward(model) if is_llama_shaped(model) else HookedForward(model, lora)
 
 
 def _eos_ids(*ids: int | Sequence[int] | None) -> tuple[int, ...]:

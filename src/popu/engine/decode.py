@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from popu.engine.flat import prepare, states
+from popu.engine.flat import Forward
 from popu.engine.multilora import MultiLora, Segment
 from popu.engine.protocol import Completion, FinishReason, Request
 from popu.engine.rectangle import Rectangle
@@ -105,12 +105,11 @@ def _grown(slab: Tensor) -> Tensor:
 
 
 class Decoder:
-    """Decodes on a base with :class:`MultiLora` hooks; `check` is called before every token and may raise."""
+    """Decodes with a forward pass over flat rows; `check` is called before every token and may raise."""
 
-    def __init__(self, model: PreTrainedModel, lora: MultiLora, eos_ids: Sequence[int], max_batch_rows: int) -> None:
-        self.model, self.lora, self.max_batch_rows = model, lora, max_batch_rows
+    def __init__(self, forward: Forward, eos_ids: Sequence[int], max_batch_rows: int) -> None:
+        self.forward, self.max_batch_rows = forward, max_batch_rows
         self.eos_ids = torch.tensor(sorted(eos_ids), dtype=torch.long)
-        prepare(model)
 
     @torch.inference_mode()
     def generate(
@@ -148,8 +147,7 @@ class Decoder:
                 tokens, positions = tokens[keep], positions[keep]
                 segments = _segments([requests[i].adapter for i in groups[batch.live].tolist()], adapters)
             decoding.advance()
-            hidden = states(self.model, self.lora, tokens, positions, segments, decoding)
-            logits = self.model.get_output_embeddings()(hidden).float()
+            logits = self.forward.logits(self.forward.states(tokens, positions, segments, decoding))
             positions = positions + 1
 
     def _prefill(
@@ -159,8 +157,8 @@ class Decoder:
         prompts = FlatTrees([Tree(request.prompt) for request in requests])
         attention = TreeAttention(prompts.attention.prefixes, prompts.attention.branches, keep=True)
         names = [request.adapter for request in requests for _ in request.prompt]
-        hidden = states(self.model, self.lora, prompts.ids, prompts.positions, _segments(names, adapters), attention)
-        return prompts, attention, self.model.get_output_embeddings()(hidden[prompts.ends]).float()
+        hidden = self.forward.states(prompts.ids, prompts.positions, _segments(names, adapters), attention)
+        return prompts, attention, self.forward.logits(hidden[prompts.ends])
 
 
 class _Batch:

@@ -1,8 +1,10 @@
-"""Forward passes over one row of tokens: a Hugging Face causal LM without a batch, and so without padding.
+"""Forward passes over one row of tokens: a causal LM without a batch, and so without padding.
 
 All tokens of all sequences lie one after the other; linear layers see exactly those, each stretch with its own
-adapter. Who attends to whom is the caller's: the attention of every layer is handed to an `Attend`. Works for any model
-of transformers whose attention goes through its attention interface.
+adapter. Who attends to whom is the caller's: the attention of every layer is handed to an `Attend`.
+
+`HookedForward` runs any Hugging Face model whose attention goes through transformers' attention interface;
+`llama.LlamaForward` runs models of Llama's shape faster. Both give the same states.
 """
 
 from collections.abc import Sequence
@@ -28,43 +30,55 @@ class Attend(Protocol):
         ...
 
 
-def prepare(model: PreTrainedModel) -> None:
-    """Switches the model's attention to one that takes an `Attend`, and without one is transformers' sdpa.
+class Forward(Protocol):
+    """A frozen base with adapters, over one row of tokens."""
+
+    def states(self, ids: Tensor, positions: Tensor, segments: Sequence[Segment], attend: Attend) -> Tensor:
+        """Last hidden states (n, width) of tokens `ids` (n,) at `positions` (n,); segments cover the row.
+
+        Raises:
+            ValueError: segments do not cover the row, or positions leave the base's window.
+        """
+        ...
+
+    def logits(self, states: Tensor) -> Tensor:
+        """float32 logits (m, v) of hidden states (m, width)."""
+        ...
+
+
+class HookedForward:
+    """Any model of transformers, adapted by the hooks of `MultiLora`.
 
     Raises:
         ValueError: the model's code does not use the attention interface.
     """
-    AttentionInterface.register(IMPLEMENTATION, _attention)
-    AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
-    model.set_attn_implementation(IMPLEMENTATION)
 
+    def __init__(self, model: PreTrainedModel, lora: MultiLora) -> None:
+        self.model, self.lora = model, lora
+        AttentionInterface.register(IMPLEMENTATION, _attention)
+        AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
+        model.set_attn_implementation(IMPLEMENTATION)
 
-def states(
-    model: PreTrainedModel,
-    lora: MultiLora,
-    ids: Tensor,
-    positions: Tensor,
-    segments: Sequence[Segment],
-    attend: Attend,
-) -> Tensor:
-    """Last hidden states (n, width) of tokens `ids` (n,) at `positions` (n,).
+    def states(self, ids: Tensor, positions: Tensor, segments: Sequence[Segment], attend: Attend) -> Tensor:
+        """See `Forward`."""
+        window = getattr(self.model.config, "sliding_window", None)
+        if window is not None and int(positions.max()) >= window:
+            raise ValueError(f"base: expected positions within its window of {window}, found {int(positions.max())}")
+        with self.lora.segments(segments):
+            output = self.model.get_decoder()(
+                input_ids=ids[None],
+                position_ids=positions[None],
+                attention_mask=NO_MASK,
+                use_cache=False,
+                attend=attend,
+            )
+        hidden: Tensor = output.last_hidden_state[0]
+        return hidden
 
-    Raises:
-        ValueError: the base has sliding windows shorter than the positions.
-    """
-    window = getattr(model.config, "sliding_window", None)
-    if window is not None and int(positions.max()) >= window:
-        raise ValueError(f"base: expected positions within its window of {window}, found {int(positions.max())}")
-    with lora.segments(segments):
-        output = model.get_decoder()(
-            input_ids=ids[None],
-            position_ids=positions[None],
-            attention_mask=NO_MASK,
-            use_cache=False,
-            attend=attend,
-        )
-    hidden: Tensor = output.last_hidden_state[0]
-    return hidden
+    def logits(self, states: Tensor) -> Tensor:
+        """See `Forward`."""
+        logits: Tensor = self.model.get_output_embeddings()(states)
+        return logits.float()
 
 
 def _attention(
@@ -77,7 +91,10 @@ def _attention(
     attend: Attend | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """What transformers calls: query (1, h, n, d), key and value (1, h_kv, n, d) -> (1, n, h, d)."""
+    """What transformers calls: query (1, h, n, d), key and value (1, h_kv, n, d) -> (1, n, h, d).
+
+    Without an `Attend` it is transformers' sdpa.
+    """
     if attend is None:
         output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
         return output, None
