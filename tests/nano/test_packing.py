@@ -1,8 +1,15 @@
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from popu.engine.trees import Tree
 from popu.nano.packing import pack
+
+
+@pytest.fixture()
+def model():
+    torch.manual_seed(0)
+    return LlamaForCausalLM(LlamaConfig(vocab_size=50, hidden_size=32, intermediate_size=48, num_hidden_layers=2))
 
 
 @pytest.mark.parametrize("width", [0, 12, 40])

@@ -155,7 +155,8 @@ class Decoder:
     ) -> tuple[FlatTrees, TreeAttention, Tensor]:
         """The prompts, their attention with the keys and values kept, and the logits (n, v) after each."""
         prompts = FlatTrees([Tree(request.prompt) for request in requests])
-        attention = TreeAttention(prompts.attention.prefixes, prompts.attention.branches, keep=True)
+        attention = prompts.attention
+        attention.keep = True
         names = [request.adapter for request in requests for _ in request.prompt]
         hidden = self.forward.states(prompts.ids, prompts.positions, _segments(names, adapters), attention)
         return prompts, attention, self.forward.logits(hidden[prompts.ends])

@@ -6,6 +6,7 @@ diagonal. Adapters lie side by side, so that many cost two batched products a pr
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -58,7 +59,7 @@ class LlamaForward:
 
     def __init__(self, model: PreTrainedModel) -> None:
         names = {module: name for name, module in model.named_modules()}
-        decoder = model.get_decoder()
+        decoder: Any = model.get_decoder()
         self.head_dim = decoder.layers[0].self_attn.head_dim
         self.embedding, self.head = decoder.embed_tokens, model.get_output_embeddings()
         self.layers = [_layer(layer, names) for layer in decoder.layers]
@@ -178,11 +179,11 @@ def _normed(x: Tensor, norm: tuple[Tensor, float]) -> Tensor:
     return F.rms_norm(x, x.shape[-1:], *norm)
 
 
-def _norm(module: torch.nn.Module) -> tuple[Tensor, float]:
-    return module.weight, module.variance_epsilon  # type: ignore[return-value]
+def _norm(module: Any) -> tuple[Tensor, float]:
+    return module.weight, module.variance_epsilon
 
 
-def _layer(layer: torch.nn.Module, names: dict[torch.nn.Module, str]) -> Layer:
+def _layer(layer: Any, names: dict[torch.nn.Module, str]) -> Layer:
     attention, feed = layer.self_attn, layer.mlp
     return Layer(
         _norm(layer.input_layernorm),

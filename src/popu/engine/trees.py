@@ -13,6 +13,8 @@ from torch import Tensor
 
 from popu.engine.rectangle import Rectangle
 
+BUNDLE = 8  # branches of one prefix that attend to it in one product
+
 
 @dataclass(frozen=True)
 class Tree:
@@ -27,47 +29,48 @@ class Tree:
 
 
 class FlatTrees:
-    """Trees as one row of `n` tokens, and who attends to whom.
+    """Trees as one row of `n` tokens, and who attends to whom. A branch's last token predicts nothing and is left out.
 
     `ids`, `positions`: (n,), the prefixes of all trees, then their branches. `tokens`: (m,), the branches' tokens in
-    that order; `tokens[j]` is predicted by the state at `sources[j]`. `ends`: the last token of every prefix.
+    that order, the last ones included; `tokens[j]` is predicted by the state at `sources[j]`. `ends`: (n_trees,), where
+    the prefixes' last tokens are.
     """
 
     def __init__(self, trees: Sequence[Tree]) -> None:
-        prefixes = [tree.prefix for tree in trees]
+        prefix_lengths = np.array([len(tree.prefix) for tree in trees], np.int64)
         branches = [branch for tree in trees for branch in tree.branches]
         owners = np.repeat(np.arange(len(trees)), [len(tree.branches) for tree in trees])
-        self.prefixes = Rectangle([len(prefix) for prefix in prefixes], 0)
-        n_prefix = self.prefixes.n_tokens
-        self.ends = torch.from_numpy(np.cumsum([len(prefix) for prefix in prefixes]) - 1)
-        lengths = np.array([len(branch) for branch in branches], np.int64)
-        starts = n_prefix + np.cumsum(lengths) - lengths
-        tokens = _flat(branches)
-        self.tokens = torch.from_numpy(tokens)
-        self.ids = torch.from_numpy(np.concatenate([_flat(prefixes), tokens]))
-        within = np.arange(n_prefix, n_prefix + len(tokens)) - np.repeat(starts, lengths)
-        prefix_lengths = np.array([len(prefix) for prefix in prefixes], np.int64)
-        before = np.repeat(prefix_lengths[owners], lengths)
-        self.positions = torch.from_numpy(
-            np.concatenate([*map(np.arange, prefix_lengths), before + within]).astype(np.int64)
+        predicted = np.array([len(branch) for branch in branches], np.int64)
+        read = np.maximum(predicted - 1, 0)
+        ends = np.cumsum(prefix_lengths) - 1
+        n_prefix = int(prefix_lengths.sum())
+        self.ends = torch.from_numpy(ends)
+        self.tokens = torch.from_numpy(_flat(branches))
+        self.ids = torch.from_numpy(
+            np.concatenate([_flat([tree.prefix for tree in trees]), _flat([branch[:-1] for branch in branches])])
         )
-        first = np.repeat(self.ends.numpy()[owners], lengths)
-        previous = np.arange(n_prefix, n_prefix + len(tokens)) - 1
-        self.sources = torch.from_numpy(np.where(within == 0, first, previous))
-        self.attention = TreeAttention(self.prefixes, _branch_rectangle(trees, lengths, n_prefix))
+        self.positions = torch.from_numpy(
+            np.concatenate([_within(prefix_lengths), np.repeat(prefix_lengths[owners], read) + _within(read)])
+        )
+        within = _within(predicted)
+        before = np.repeat(n_prefix + np.cumsum(read) - read, predicted) + within - 1
+        self.sources = torch.from_numpy(np.where(within == 0, np.repeat(ends[owners], predicted), before))
+        self.attention = TreeAttention(Rectangle(prefix_lengths.tolist(), 0), *_bundles(owners, read, n_prefix))
 
 
 class TreeAttention:
     """Attention of `FlatTrees`: a prefix to itself, a branch to its prefix and to itself, all causal.
 
-    After a pass under `keep`, `kept` holds each layer's keys and values of the prefixes, (n_trees, h_kv, width, d).
+    Branches come in bundles of one prefix: `branches` is a rectangle of as many rows a bundle, `owners` (n_bundles,)
+    names each one's prefix. After a pass under `keep`, `kept` holds each layer's keys and values of the prefixes,
+    (n_trees, h_kv, width, d).
     """
 
-    def __init__(self, prefixes: Rectangle, branches: Rectangle, keep: bool = False) -> None:
-        self.prefixes, self.branches, self.keep = prefixes, branches, keep
+    def __init__(self, prefixes: Rectangle, branches: Rectangle, owners: Tensor, keep: bool = False) -> None:
+        self.prefixes, self.branches, self.owners, self.keep = prefixes, branches, owners, keep
         self.kept: list[tuple[Tensor, Tensor]] = []
-        width = branches.width
-        self.causal = torch.full((width, width), float("-inf")).triu(1)
+        self.bias = prefixes.bias[owners][:, None, None]
+        self.causal = torch.full((branches.width, branches.width), float("-inf")).triu(1)
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
         """See `flat.Attend`."""
@@ -77,35 +80,47 @@ class TreeAttention:
             self.kept.append((kp.contiguous(), vp.contiguous()))
         kp, vp = _repeat(kp, h), _repeat(vp, h)
         out = torch.nn.functional.scaled_dot_product_attention(qp, kp, vp, is_causal=True, scale=scale)
-        out = out.transpose(1, 2).reshape(-1, h, d).index_select(0, self.prefixes.places)
+        out = self.prefixes.gather(out.transpose(1, 2))
         if not self.branches.n_tokens:
             return out
-        n, b, t = self.prefixes.n, self.branches.n // self.prefixes.n, self.branches.width
+        n, t, width = len(self.owners), self.branches.width, self.prefixes.width
         qb, kb, vb = (
-            _repeat(self.branches.spread(tensor).view(n, b, t, -1, d).permute(0, 3, 1, 2, 4), h)
+            _repeat(self.branches.spread(tensor).view(n, -1, t, tensor.shape[1], d).permute(0, 3, 1, 2, 4), h)
             for tensor in (q * scale, k, v)
-        )  # (n, h, b, t, d)
+        )  # (n, h, branches of a bundle, t, d)
+        if n != self.prefixes.n:
+            kp, vp = kp.index_select(0, self.owners), vp.index_select(0, self.owners)
         own = qb @ kb.transpose(-1, -2) + self.causal.to(q.dtype)
-        shared = qb.reshape(n, h, b * t, d) @ kp.transpose(-1, -2) + self.prefixes.bias[:, None, None].to(q.dtype)
-        p = torch.softmax(torch.cat([shared.view(n, h, b, t, -1), own], -1), -1)
-        width = self.prefixes.width
-        branch_out = p[..., width:] @ vb + (p[..., :width].reshape(n, h, b * t, width) @ vp).view(n, h, b, t, d)
-        flat = branch_out.permute(0, 2, 3, 1, 4).reshape(-1, h, d).index_select(0, self.branches.places)
-        return torch.cat([out, flat])
+        shared = qb.reshape(n, h, -1, d) @ kp.transpose(-1, -2) + self.bias.to(q.dtype)
+        p = torch.softmax(torch.cat([shared.view(*own.shape[:-1], width), own], -1), -1)
+        branch_out = p[..., width:] @ vb + (p[..., :width].reshape(n, h, -1, width) @ vp).view(qb.shape)
+        return torch.cat([out, self.branches.gather(branch_out.permute(0, 2, 3, 1, 4).reshape(-1, t, h, d))])
 
 
-def _branch_rectangle(trees: Sequence[Tree], lengths: np.ndarray, offset: int) -> Rectangle:
-    """The branches as a rectangle in which every tree has as many; missing ones are empty."""
-    most = max((len(tree.branches) for tree in trees), default=0)
-    filled = np.zeros((len(trees), most), np.int64)
-    filled[np.arange(most) < np.array([len(tree.branches) for tree in trees])[:, None]] = lengths
-    return Rectangle(filled.reshape(-1).tolist(), offset)
+def _bundles(owners: np.ndarray, lengths: np.ndarray, offset: int) -> tuple[Rectangle, Tensor]:
+    """Branches of these lengths, bundled: their rectangle, and the prefix of every bundle.
+
+    `owners`: the prefix of every branch, ascending. A prefix with many branches has several bundles, so that few cells
+    of the rectangle are empty.
+    """
+    rank = _within(np.bincount(owners)) if len(owners) else owners  # of a branch among those of its prefix
+    size = min(BUNDLE, int(rank.max(initial=0)) + 1)
+    starts = np.flatnonzero(rank % size == 0)
+    bundle = np.cumsum(rank % size == 0) - 1
+    cells = np.zeros((len(starts), size), np.int64)
+    cells[bundle, rank % size] = lengths
+    return Rectangle(cells.reshape(-1).tolist(), offset), torch.from_numpy(owners[starts])
 
 
 def _repeat(heads: Tensor, n_heads: int) -> Tensor:
     """Keys or values of dim 1 = h_kv repeated to n_heads, neighbours equal."""
     times = n_heads // heads.shape[1]
     return heads if times == 1 else heads.repeat_interleave(times, dim=1)
+
+
+def _within(lengths: np.ndarray) -> np.ndarray:
+    """0, 1, ... of every stretch, one after the other."""
+    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
 
 def _flat(parts: Sequence[Sequence[int]]) -> np.ndarray:

@@ -4,20 +4,23 @@ Sequences of one prompt are packed into a tree; log-probabilities are recomputed
 1), the engine's serve for the logged mismatch alone.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from popu.config import Update
-from popu.engine.multilora import MultiLora, Segment
-from popu.engine.packing import PackedTrees, Tree, pack
+from popu.engine.flat import Forward
+from popu.engine.multilora import Segment
+from popu.engine.trees import FlatTrees, Tree
 from popu.optimizer import load_state_tensors, state_tensors
 from popu.population.adapter import Adapter
 from popu.rl.loss import policy_loss
 
+Kind = tuple[str, str]
+Sums = Counter[Kind]  # of numbers, floats too
 KL_PROMPTS = 2  # prompts of each role and type on which the KL to the base is estimated
 
 
@@ -30,7 +33,7 @@ class TrainSequence:
     engine_log_probs: tuple[float, ...]
     reward: float
     advantage: float
-    kind: tuple[str, str]
+    kind: Kind
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,11 @@ class Updated:
 
     adapter: Adapter
     optimizer: dict[str, Tensor]
-    metrics: list[dict[str, float | int | str]]
+    metrics: list[dict[str, float | int | str | None]]
 
 
 def update_adapter(
-    model: PreTrainedModel,
-    lora: MultiLora,
+    forward: Forward,
     adapter: Adapter,
     optimizer_state: Mapping[str, Tensor],
     sequences: Sequence[TrainSequence],
@@ -55,35 +57,27 @@ def update_adapter(
     """`config.epochs` AdamW steps on all sequences, token-mean over the whole batch, gradients clipped by norm.
 
     Without sequences the adapter and its state come back unchanged. A prompt all of whose advantages are 0 is silent:
-    its loss has no gradient, so it is read once, for the metrics alone.
+    its loss has no gradient, so it is not read at all, and counts in the number of tokens alone.
     """
     parameters = _parameters(adapter)
     optimizer = torch.optim.AdamW(parameters.values(), lr=config.learning_rate, weight_decay=0.0)
     load_state_tensors(optimizer, parameters, optimizer_state)
     signal = {sequence.prompt for sequence in sequences if sequence.advantage}
     trained = _micro_batches([s for s in sequences if s.prompt in signal], config.micro_batch_tokens)
-    silent = _micro_batches([s for s in sequences if s.prompt not in signal], config.micro_batch_tokens)
     n_tokens = sum(len(sequence.tokens) for sequence in sequences)
     old: dict[int, Tensor] = {}
     totals = _Totals()
     norm = 0.0
-
-    def policy(batch: MicroBatch) -> tuple[list[TrainSequence], Tensor, Tensor]:
-        check()
-        packed = pack([tree for tree, _ in batch])
-        logits = _logits(model, lora, packed, _segment(packed.n_rows, parameters, adapter)) / temperature
-        log_probs = -torch.nn.functional.cross_entropy(logits, packed.tokens, reduction="none")
-        return [sequence for _, group in batch for sequence in group], log_probs, logits
-
-    with torch.no_grad():
-        for batch in silent:
-            totals.add_policy(*policy(batch))
     for epoch in range(config.epochs if sequences else 0):
         for parameter in parameters.values():
             parameter.grad = torch.zeros_like(parameter)  # where every group is silent AdamW still steps on its moments
         for i, batch in enumerate(trained):
-            flat, log_probs, logits = policy(batch)
+            check()
+            trees = FlatTrees([tree for tree, _ in batch])
+            logits = _logits(forward, trees, [_segment(len(trees.ids), parameters, adapter)]) / temperature
+            log_probs = -torch.nn.functional.cross_entropy(logits, trees.tokens, reduction="none")
             old.setdefault(i, log_probs.detach())
+            flat = [sequence for _, group in batch for sequence in group]
             advantage = torch.repeat_interleave(
                 torch.tensor([s.advantage for s in flat]), torch.tensor([len(s.tokens) for s in flat])
             )
@@ -95,8 +89,9 @@ def update_adapter(
                 totals.add_policy(flat, log_probs.detach(), logits.detach())
         norm = float(torch.nn.utils.clip_grad_norm_(parameters.values(), config.gradient_clip))
         optimizer.step()
+    totals.add_silent([s for s in sequences if s.prompt not in signal])
     updated = Adapter(adapter.config, _factors(parameters, adapter))
-    kl = _kl_to_base(model, lora, adapter, sequences, temperature)
+    kl = _kl_to_base(forward, adapter, sequences, temperature, config.micro_batch_tokens)
     return Updated(updated, state_tensors(optimizer, parameters), totals.rows(sequences, norm, kl))
 
 
@@ -115,102 +110,120 @@ def _factors(parameters: Mapping[str, Tensor], adapter: Adapter) -> dict[str, tu
     }
 
 
-def _segment(n_rows: int, parameters: Mapping[str, Tensor], adapter: Adapter) -> Segment:
+def _segment(n_tokens: int, parameters: Mapping[str, Tensor], adapter: Adapter) -> Segment:
     factors = {module: (parameters[f"{module}.A"], parameters[f"{module}.B"]) for module in adapter.factors}
-    return Segment(n_rows, factors, adapter.config.scale)
+    return Segment(n_tokens, factors, adapter.config.scale)
 
 
 MicroBatch = list[tuple[Tree, list[TrainSequence]]]
 
 
 def _micro_batches(sequences: Sequence[TrainSequence], budget: int) -> list[MicroBatch]:
-    """Trees (one a prompt) of like length together, at most `budget` padded tokens each but at least one tree."""
+    """Trees (one a prompt) of like shape together, at most `budget` tokens each but at least one tree."""
     groups: dict[tuple[int, ...], list[TrainSequence]] = {}
     for sequence in sequences:
         groups.setdefault(sequence.prompt, []).append(sequence)
     trees = [(Tree(prompt, [s.tokens for s in group]), group) for prompt, group in groups.items()]
-    trees.sort(key=lambda item: item[0].n_tokens)
+    trees.sort(key=lambda item: (max(map(len, item[0].branches)), item[0].n_tokens))
     batches: list[MicroBatch] = [[]]
+    filled = 0
     for tree, group in trees:
-        if batches[-1] and (len(batches[-1]) + 1) * tree.n_tokens > budget:
+        if batches[-1] and filled + tree.n_tokens > budget:
             batches.append([])
+            filled = 0
         batches[-1].append((tree, group))
+        filled += tree.n_tokens
     return batches if trees else []
 
 
-def _logits(model: PreTrainedModel, lora: MultiLora, packed: PackedTrees, segment: Segment) -> Tensor:
+def _logits(forward: Forward, trees: FlatTrees, segments: Sequence[Segment]) -> Tensor:
     """float32 logits (m, v) at the positions that predict the completions' tokens, and no others."""
-    with lora.segments([segment]):
-        states = model.get_decoder()(
-            input_ids=packed.ids,
-            attention_mask=packed.mask,
-            position_ids=packed.positions,
-            use_cache=False,
-        ).last_hidden_state
-    return model.get_output_embeddings()(states[packed.rows, packed.sources]).float()
+    states = forward.states(trees.ids, trees.positions, segments, trees.attention)
+    return forward.logits(states[trees.sources])
 
 
 @torch.no_grad()
 def _kl_to_base(
-    model: PreTrainedModel,
-    lora: MultiLora,
-    adapter: Adapter,
-    sequences: Sequence[TrainSequence],
-    temperature: float,
-) -> dict[tuple[str, str], float]:
-    """Mean over tokens of KL(adapter before this update || base), by kind, on the first `KL_PROMPTS` prompts."""
-    kl: dict[tuple[str, str], float] = {}
-    for kind in sorted({sequence.kind for sequence in sequences}):
-        prompts = list(dict.fromkeys(s.prompt for s in sequences if s.kind == kind))[:KL_PROMPTS]
-        chosen = [s for s in sequences if s.kind == kind and s.prompt in set(prompts)]
-        packed = pack([tree for batch in _micro_batches(chosen, 1 << 30) for tree, _ in batch])
-        with_adapter = Segment(packed.n_rows, adapter.factors, adapter.config.scale)
-        ours = torch.log_softmax(_logits(model, lora, packed, with_adapter) / temperature, -1)
-        base = torch.log_softmax(_logits(model, lora, packed, Segment(packed.n_rows, None)) / temperature, -1)
-        kl[kind] = float((ours.exp() * (ours - base)).sum(-1).mean())
-    return kl
+    forward: Forward, adapter: Adapter, sequences: Sequence[TrainSequence], temperature: float, budget: int
+) -> dict[Kind, float]:
+    """Mean over tokens of KL(adapter before this update || base), by kind, on each's first `KL_PROMPTS` prompts."""
+    prompts: dict[Kind, dict[tuple[int, ...], None]] = {}
+    for sequence in sequences:
+        chosen = prompts.setdefault(sequence.kind, {})
+        if len(chosen) < KL_PROMPTS:
+            chosen[sequence.prompt] = None
+    used = [sequence for sequence in sequences if sequence.prompt in prompts[sequence.kind]]
+    sums: Sums = Counter()
+    counts: Sums = Counter()
+    for batch in _micro_batches(used, budget):
+        trees = FlatTrees([tree for tree, _ in batch])
+        ours, base = (
+            torch.log_softmax(_logits(forward, trees, [segment]) / temperature, -1)
+            for segment in (
+                Segment(len(trees.ids), adapter.factors, adapter.config.scale),
+                Segment(len(trees.ids), None),
+            )
+        )
+        own = [sequence for _, group in batch for sequence in group]
+        for total, part in zip((sums, counts), _by_kind(own, (ours.exp() * (ours - base)).sum(-1)), strict=True):
+            total.update(part)
+    return {kind: sums[kind] / counts[kind] for kind in sums}
+
+
+def _by_kind(sequences: Sequence[TrainSequence], values: Tensor) -> tuple[dict[Kind, float], dict[Kind, float]]:
+    """Sums by kind of `values` (m,), one a token of the sequences in order, and the numbers of tokens."""
+    kinds = sorted({sequence.kind for sequence in sequences})
+    lengths = torch.tensor([len(sequence.tokens) for sequence in sequences])
+    owners = torch.repeat_interleave(torch.tensor([kinds.index(s.kind) for s in sequences]), lengths)
+    sums = torch.zeros(len(kinds), dtype=torch.float64).index_add(0, owners, values.double())
+    counts = torch.bincount(owners, minlength=len(kinds))
+    return dict(zip(kinds, sums.tolist(), strict=True)), dict(zip(kinds, counts.tolist(), strict=True))
 
 
 class _Totals:
     """Sums over micro-batches: of the loss over all epochs, of the policy as it was before the first, by kind."""
 
     def __init__(self) -> None:
-        self.sums: dict[tuple[str, str], dict[str, float]] = {}
+        self.entropy: Sums = Counter()
+        self.mismatch: Sums = Counter()
+        self.recomputed: Sums = Counter()  # tokens
         self.loss = 0.0
         self.clipped = 0.0  # share of all tokens, over all epochs
 
     def add_policy(self, sequences: Sequence[TrainSequence], log_probs: Tensor, logits: Tensor) -> None:
         logs = torch.log_softmax(logits, -1)
-        entropy = -(logs.exp() * logs).sum(-1)
-        start = 0
+        engine = torch.tensor([log_prob for sequence in sequences for log_prob in sequence.engine_log_probs])
+        self.entropy.update(_by_kind(sequences, -(logs.exp() * logs).sum(-1))[0])
+        sums, counts = _by_kind(sequences, (log_probs - engine).abs())
+        self.mismatch.update(sums)
+        self.recomputed.update(counts)
+
+    def add_silent(self, sequences: Sequence[TrainSequence]) -> None:
+        """What was not recomputed enters the entropy by its engine's -log p, whose expectation it is."""
         for sequence in sequences:
-            end = start + len(sequence.tokens)
-            engine = torch.tensor(sequence.engine_log_probs)
-            sums = self.sums.setdefault(sequence.kind, {"tokens": 0, "entropy": 0.0, "mismatch": 0.0})
-            sums["tokens"] += end - start
-            sums["entropy"] += float(entropy[start:end].sum())
-            sums["mismatch"] += float((log_probs[start:end] - engine).abs().sum())
-            start = end
+            self.entropy[sequence.kind] -= sum(sequence.engine_log_probs)
 
     def rows(
-        self, sequences: Sequence[TrainSequence], norm: float, kl: Mapping[tuple[str, str], float]
-    ) -> list[dict[str, float | int | str]]:
-        rows: list[dict[str, float | int | str]] = []
-        for kind, sums in sorted(self.sums.items()):
+        self, sequences: Sequence[TrainSequence], norm: float, kl: Mapping[Kind, float]
+    ) -> list[dict[str, float | int | str | None]]:
+        rows: list[dict[str, float | int | str | None]] = []
+        for kind in sorted({sequence.kind for sequence in sequences}):
             own = [sequence for sequence in sequences if sequence.kind == kind]
+            n_tokens = sum(len(sequence.tokens) for sequence in own)
+            read = self.recomputed[kind]
             rows.append(
                 {
                     "role": kind[0],
                     "problem_type": kind[1],
                     "n_sequences": len(own),
-                    "n_tokens": sum(len(sequence.tokens) for sequence in own),
+                    "n_tokens": n_tokens,
                     "mean_reward": sum(sequence.reward for sequence in own) / len(own),
                     "mean_advantage_abs": sum(abs(sequence.advantage) for sequence in own) / len(own),
                     "loss": self.loss,
                     "gradient_norm": norm,
                     "clip_share": self.clipped,
-                    "engine_mismatch": sums["mismatch"] / sums["tokens"],
-                    "entropy": sums["entropy"] / sums["tokens"],
+                    "engine_mismatch": self.mismatch[kind] / read if read else None,
+                    "entropy": self.entropy[kind] / n_tokens,
                     "kl_to_base": kl[kind],
                 }
             )

@@ -43,8 +43,7 @@ def update(run: RunDirectory, step: int, backend: Backend) -> None:
     metrics: list[dict[str, Any]] = []
     for member in population.members:
         result = update_adapter(
-            engine.model,
-            engine.lora,
+            engine.forward,
             read_member_adapter(run, state, member.slot),
             read_optimizer(run, state.optimizers[member.slot]),
             sequences[member.slot],
