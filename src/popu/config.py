@@ -94,7 +94,7 @@ class Update(Section):
     clip_high: float = Field(0.28, gt=0)
     gradient_clip: float = Field(1.0, gt=0)
     whiten: Literal["adapter_role", "population", "role_type"] = "adapter_role"
-    micro_batch_tokens: int = Field(8192, ge=64)
+    micro_batch_tokens: int = Field(2048, ge=64)
 
 
 class Matching(Section):

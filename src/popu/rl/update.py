@@ -4,7 +4,7 @@ Sequences of one prompt are packed into a tree; log-probabilities are recomputed
 1), the engine's serve for the logged mismatch alone.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,8 +20,8 @@ from popu.population.adapter import Adapter
 from popu.rl.loss import policy_loss
 
 Kind = tuple[str, str]
-Sums = Counter[Kind]  # of numbers, floats too
-KL_PROMPTS = 2  # prompts of each role and type on which the KL to the base is estimated
+Sums = dict[Kind, float]
+KL_PROMPTS = 1  # prompts of each role and type on which the KL to the base is estimated
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def update_adapter(
     trained = _micro_batches([s for s in sequences if s.prompt in signal], config.micro_batch_tokens)
     n_tokens = sum(len(sequence.tokens) for sequence in sequences)
     old: dict[int, Tensor] = {}
-    totals = _Totals()
+    totals, kl = _Totals(), _KlToBase(forward, temperature)
     norm = 0.0
     for epoch in range(config.epochs if sequences else 0):
         for parameter in parameters.values():
@@ -86,13 +86,14 @@ def update_adapter(
             totals.loss += stats.loss.item()
             totals.clipped += stats.clip_fraction * len(log_probs) / (n_tokens * config.epochs)
             if epoch == 0:
-                totals.add_policy(flat, log_probs.detach(), logits.detach())
+                logs = torch.log_softmax(logits.detach(), -1)
+                totals.add_policy(flat, log_probs.detach(), logs)
+                kl.add(batch, logs)
         norm = float(torch.nn.utils.clip_grad_norm_(parameters.values(), config.gradient_clip))
         optimizer.step()
     totals.add_silent([s for s in sequences if s.prompt not in signal])
     updated = Adapter(adapter.config, _factors(parameters, adapter))
-    kl = _kl_to_base(forward, adapter, sequences, temperature, config.micro_batch_tokens)
-    return Updated(updated, state_tensors(optimizer, parameters), totals.rows(sequences, norm, kl))
+    return Updated(updated, state_tensors(optimizer, parameters), totals.rows(sequences, norm, kl.means()))
 
 
 def _parameters(adapter: Adapter) -> dict[str, torch.nn.Parameter]:
@@ -142,35 +143,35 @@ def _logits(forward: Forward, trees: FlatTrees, segments: Sequence[Segment]) -> 
     return forward.logits(states[trees.sources])
 
 
-@torch.no_grad()
-def _kl_to_base(
-    forward: Forward, adapter: Adapter, sequences: Sequence[TrainSequence], temperature: float, budget: int
-) -> dict[Kind, float]:
-    """Mean over tokens of KL(adapter before this update || base), by kind, on each's first `KL_PROMPTS` prompts."""
-    prompts: dict[Kind, dict[tuple[int, ...], None]] = {}
-    for sequence in sequences:
-        chosen = prompts.setdefault(sequence.kind, {})
-        if len(chosen) < KL_PROMPTS:
-            chosen[sequence.prompt] = None
-    used = [sequence for sequence in sequences if sequence.prompt in prompts[sequence.kind]]
-    sums: Sums = Counter()
-    counts: Sums = Counter()
-    for batch in _micro_batches(used, budget):
-        trees = FlatTrees([tree for tree, _ in batch])
-        ours, base = (
-            torch.log_softmax(_logits(forward, trees, [segment]) / temperature, -1)
-            for segment in (
-                Segment(len(trees.ids), adapter.factors, adapter.config.scale),
-                Segment(len(trees.ids), None),
-            )
-        )
-        own = [sequence for _, group in batch for sequence in group]
-        for total, part in zip((sums, counts), _by_kind(own, (ours.exp() * (ours - base)).sum(-1)), strict=True):
-            total.update(part)
-    return {kind: sums[kind] / counts[kind] for kind in sums}
+class _KlToBase:
+    """KL(policy || base), mean over tokens, by kind, on the first `KL_PROMPTS` trained prompts of each kind."""
+
+    def __init__(self, forward: Forward, temperature: float) -> None:
+        self.forward, self.temperature = forward, temperature
+        self.n_prompts: Sums = defaultdict(float)
+        self.sums: Sums = defaultdict(float)
+        self.counts: Sums = defaultdict(float)
+
+    @torch.no_grad()
+    def add(self, batch: MicroBatch, logs: Tensor) -> None:
+        """`logs` (m, v): the policy's log-probabilities at all positions of the batch's completions."""
+        start = 0
+        for tree, group in batch:
+            kind, end = group[0].kind, start + sum(map(len, tree.branches))
+            if self.n_prompts[kind] < KL_PROMPTS:
+                flat = FlatTrees([tree])
+                bare = _logits(self.forward, flat, [Segment(len(flat.ids), None)]) / self.temperature
+                ours = logs[start:end]
+                self.n_prompts[kind] += 1
+                self.sums[kind] += float((ours.exp() * (ours - torch.log_softmax(bare, -1))).sum())
+                self.counts[kind] += end - start
+            start = end
+
+    def means(self) -> dict[Kind, float]:
+        return {kind: self.sums[kind] / self.counts[kind] for kind in self.sums}
 
 
-def _by_kind(sequences: Sequence[TrainSequence], values: Tensor) -> tuple[dict[Kind, float], dict[Kind, float]]:
+def _by_kind(sequences: Sequence[TrainSequence], values: Tensor) -> tuple[Sums, Sums]:
     """Sums by kind of `values` (m,), one a token of the sequences in order, and the numbers of tokens."""
     kinds = sorted({sequence.kind for sequence in sequences})
     lengths = torch.tensor([len(sequence.tokens) for sequence in sequences])
@@ -180,23 +181,28 @@ def _by_kind(sequences: Sequence[TrainSequence], values: Tensor) -> tuple[dict[K
     return dict(zip(kinds, sums.tolist(), strict=True)), dict(zip(kinds, counts.tolist(), strict=True))
 
 
+def _add(total: Sums, part: Sums) -> None:
+    for kind, value in part.items():
+        total[kind] += value
+
+
 class _Totals:
     """Sums over micro-batches: of the loss over all epochs, of the policy as it was before the first, by kind."""
 
     def __init__(self) -> None:
-        self.entropy: Sums = Counter()
-        self.mismatch: Sums = Counter()
-        self.recomputed: Sums = Counter()  # tokens
+        self.entropy: Sums = defaultdict(float)
+        self.mismatch: Sums = defaultdict(float)
+        self.recomputed: Sums = defaultdict(float)  # tokens
         self.loss = 0.0
         self.clipped = 0.0  # share of all tokens, over all epochs
 
-    def add_policy(self, sequences: Sequence[TrainSequence], log_probs: Tensor, logits: Tensor) -> None:
-        logs = torch.log_softmax(logits, -1)
+    def add_policy(self, sequences: Sequence[TrainSequence], log_probs: Tensor, logs: Tensor) -> None:
+        """Log-probabilities of the tokens taken (m,), and of all (m, v)."""
         engine = torch.tensor([log_prob for sequence in sequences for log_prob in sequence.engine_log_probs])
-        self.entropy.update(_by_kind(sequences, -(logs.exp() * logs).sum(-1))[0])
-        sums, counts = _by_kind(sequences, (log_probs - engine).abs())
-        self.mismatch.update(sums)
-        self.recomputed.update(counts)
+        _add(self.entropy, _by_kind(sequences, -(logs.exp() * logs).sum(-1))[0])
+        mismatch, n_tokens = _by_kind(sequences, (log_probs - engine).abs())
+        _add(self.mismatch, mismatch)
+        _add(self.recomputed, n_tokens)
 
     def add_silent(self, sequences: Sequence[TrainSequence]) -> None:
         """What was not recomputed enters the entropy by its engine's -log p, whose expectation it is."""
@@ -224,7 +230,7 @@ class _Totals:
                     "clip_share": self.clipped,
                     "engine_mismatch": self.mismatch[kind] / read if read else None,
                     "entropy": self.entropy[kind] / n_tokens,
-                    "kl_to_base": kl[kind],
+                    "kl_to_base": kl.get(kind),
                 }
             )
         return rows
