@@ -13,6 +13,7 @@ from torch import Tensor
 
 from popu.engine.rectangle import Rectangle
 
+PLAIN_WIDTH = 256  # tokens up to which the scores of a sequence are held as one matrix
 BUNDLE = 8  # branches of one prefix that attend to it in one product
 
 
@@ -79,8 +80,7 @@ class TreeAttention:
         if self.keep:
             self.kept.append((kp.contiguous(), vp.contiguous()))
         kp, vp = _repeat(kp, h), _repeat(vp, h)
-        out = torch.nn.functional.scaled_dot_product_attention(qp, kp, vp, is_causal=True, scale=scale)
-        out = self.prefixes.gather(out.transpose(1, 2))
+        out = self.prefixes.gather(_causal_attention(qp, kp, vp, scale).transpose(1, 2))
         if not self.branches.n_tokens:
             return out
         n, t, width = len(self.owners), self.branches.width, self.prefixes.width
@@ -95,6 +95,17 @@ class TreeAttention:
         p = torch.softmax(torch.cat([shared.view(*own.shape[:-1], width), own], -1), -1)
         branch_out = p[..., width:] @ vb + (p[..., :width].reshape(n, h, -1, width) @ vp).view(qb.shape)
         return torch.cat([out, self.branches.gather(branch_out.permute(0, 2, 3, 1, 4).reshape(-1, t, h, d))])
+
+
+def _causal_attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    """(n, h, t, d) from three of that shape; where the scores are small, plain products beat torch's fused ones."""
+    n, h, t, d = q.shape
+    if t > PLAIN_WIDTH:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+    q, k, v = (tensor.reshape(n * h, t, d) for tensor in (q, k, v))
+    causal = torch.full((t, t), float("-inf"), dtype=q.dtype).triu(1)
+    p = torch.softmax(torch.baddbmm(causal, q, k.transpose(1, 2), alpha=scale), -1)
+    return torch.bmm(p, v).view(n, h, t, d)
 
 
 def _bundles(owners: np.ndarray, lengths: np.ndarray, offset: int) -> tuple[Rectangle, Tensor]:
