@@ -204,17 +204,19 @@ def answer_of(problem: Problem, completion: str, truncated: bool) -> Answer:
 
 
 def judge(answers: Sequence[Answer], executor: Executor) -> list[Judged]:
-    """Return one verdict per answer, in order; equal programs and inputs run once.
+    """Return one verdict per answer, in order; equal answers are judged once, equal programs and
+    inputs run once.
 
     Raises ValueError for an unknown problem type or an answer without the field its type needs.
     """
-    plans = [_plan(answer) for answer in answers]
-    jobs = {index: plan for index, plan in enumerate(plans) if isinstance(plan, Job)}
+    plans = {answer: _plan(answer) for answer in dict.fromkeys(answers)}
+    jobs = {answer: plan for answer, plan in plans.items() if isinstance(plan, Job)}
     outcomes = dict(zip(jobs, executor.run(list(jobs.values())), strict=True))
-    return [
-        plan if isinstance(plan, Judged) else _compare(answer, outcomes[index])
-        for index, (answer, plan) in enumerate(zip(answers, plans, strict=True))
-    ]
+    judged = {
+        answer: plan if isinstance(plan, Judged) else _compare(answer, outcomes[answer])
+        for answer, plan in plans.items()
+    }
+    return [judged[answer] for answer in answers]
 
 
 def _plan(answer: Answer) -> Judged | Job:

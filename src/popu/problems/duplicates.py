@@ -8,11 +8,13 @@ import ast
 import builtins
 import hashlib
 import re
+from functools import lru_cache
 
 _BUILTINS = frozenset(dir(builtins))
 _LONG_INTEGER = re.compile(r"[0-9]{4301,}")  # beyond what `ast.parse` reads, within what canonical text writes
 
 
+@lru_cache(maxsize=4096)  # a prompt's references are compared with each of its proposals
 def normal_form(source: str) -> str:
     """The program with names numbered by first appearance, constants replaced by their type, annotations dropped.
 
