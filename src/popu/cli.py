@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 Commands = Any  # argparse's sub-parsers have no public type
 INPUT_FAULT = 2
+BENCHMARKS = ("verifier", "operators", "rollouts", "update")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -80,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--results", type=Path, default=Path("results"))
     doctor.add_argument("--json", action="store_true")
     bench = _command(commands, "bench", _bench, "measure this machine")
-    bench.add_argument("what", choices=("verifier", "operators"))
+    bench.add_argument("what", choices=BENCHMARKS)
     bench.add_argument("--json", action="store_true", help="one JSON object as the last line")
     worker = _command(commands, "worker", _worker, "the process that keeps the base loaded")
     worker.add_argument("action", choices=("serve", "status", "stop"))
@@ -241,19 +243,16 @@ def _doctor(arguments: argparse.Namespace) -> None:
 
 
 def _bench(arguments: argparse.Namespace) -> None:
-    if arguments.what == "verifier":
-        from popu.bench.verifier import bench_verifier
-
-        result = bench_verifier()
-    else:
-        from popu.bench.operators import bench_operators
-
-        result = bench_operators()
+    module = import_module(f"popu.bench.{arguments.what}")
+    result = getattr(module, f"bench_{arguments.what}")()
     if arguments.json:
         print(json.dumps(result))
     else:
         for name, value in result.items():
-            print(f"{name:28}{'not installed' if value is None else value}")
+            print(f"{name:32}{'not installed' if value is None else value}")
+    if result.get("short"):
+        print(f"popu: short of the target: {', '.join(result['short'])}", file=sys.stderr)
+        sys.exit(1)
 
 
 def _worker(arguments: argparse.Namespace) -> None:

@@ -60,7 +60,7 @@ def update_adapter(
     its loss has no gradient, so it is not read at all, and counts in the number of tokens alone.
     """
     parameters = _parameters(adapter)
-    optimizer = torch.optim.AdamW(parameters.values(), lr=config.learning_rate, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(parameters.values(), lr=config.learning_rate, weight_decay=0.0, fused=True)
     load_state_tensors(optimizer, parameters, optimizer_state)
     signal = {sequence.prompt for sequence in sequences if sequence.advantage}
     trained = _micro_batches([s for s in sequences if s.prompt in signal], config.micro_batch_tokens)
