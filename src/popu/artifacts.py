@@ -15,7 +15,7 @@ from typing import Any
 
 from popu.errors import ArtifactError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 # --- atomic files ----------------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def sha256(path: Path) -> str:
 
 # --- tables ----------------------------------------------------------------------------------------------------
 
-# Columns of every table as (name, Arrow type). Types: s string, i int64, f float32, b bool; l<type> is a list of them.
+# Columns of every table as (name, Arrow type): s string, i int64, u uint64, f float32, b bool; l<type> is a list.
 _TOKENS = {"prompt_tokens": "li", "tokens": "li", "log_probs": "lf", "finish_reason": "s"}
 TABLES: dict[str, dict[str, str]] = {
     "proposals": {
@@ -139,6 +139,7 @@ TABLES: dict[str, dict[str, str]] = {
         "program_key": "s",
         "solved": "b",
     },
+    "buffer_index": {"step": "i", "row": "i", "problem_key": "u", "drawable": "b"},
     "update_metrics": {
         "slot": "s",
         "member": "s",
@@ -186,7 +187,7 @@ def table_schema(name: str) -> Any:
     """The Arrow schema of a table, its name and version in the metadata."""
     import pyarrow as pa
 
-    scalars = {"s": pa.string(), "i": pa.int64(), "f": pa.float32(), "b": pa.bool_()}
+    scalars = {"s": pa.string(), "i": pa.int64(), "u": pa.uint64(), "f": pa.float32(), "b": pa.bool_()}
     fields = [
         (column, pa.list_(scalars[kind[1]]) if kind[0] == "l" else scalars[kind])
         for column, kind in TABLES[name].items()
@@ -196,17 +197,32 @@ def table_schema(name: str) -> Any:
 
 def write_table(path: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Rows as Parquet in the schema of table `name`. Raises KeyError for a row that lacks a column."""
+    write_columns(path, name, {column: [row[column] for row in rows] for column in TABLES[name]})
+
+
+def write_columns(path: Path, name: str, columns: Mapping[str, Any]) -> None:
+    """Columns (sequences or arrays, of equal length) as Parquet in the schema of table `name`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = table_schema(name)
-    columns = {column: [row[column] for row in rows] for column in TABLES[name]}
+    table = pa.table(dict(columns), schema=table_schema(name))
     with atomic_write(path) as temporary:
-        pq.write_table(pa.table(columns, schema=schema), temporary, compression="zstd")
+        pq.write_table(table, temporary, compression="zstd")
 
 
 def read_table(path: Path, name: str) -> list[dict[str, Any]]:
     """The rows of a table. Raises ArtifactError where the file is not whole or not of this schema and version."""
+    rows: list[dict[str, Any]] = _read_arrow(path, name).to_pylist()
+    return rows
+
+
+def read_columns(path: Path, name: str) -> dict[str, Any]:
+    """The columns of a table of numbers as NumPy arrays. Raises ArtifactError as `read_table`."""
+    table = _read_arrow(path, name)
+    return {column: table[column].to_numpy() for column in table.column_names}
+
+
+def _read_arrow(path: Path, name: str) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -220,7 +236,7 @@ def read_table(path: Path, name: str) -> list[dict[str, Any]]:
         or (table.schema.metadata or {}).get(b"popu_schema_version") != (expected.metadata[b"popu_schema_version"])
     ):
         raise ArtifactError(f"{path}: expected table {name} of schema version {SCHEMA_VERSION}, found another schema")
-    return table.to_pylist()
+    return table
 
 
 # --- manifests -------------------------------------------------------------------------------------------------

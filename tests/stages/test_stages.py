@@ -1,16 +1,20 @@
 """The pure functions of the stages on small rows."""
 
 import random
+from collections import Counter
 
 import pytest
 
 from popu.config import Base, Engine, Run, Training
-from popu.errors import ConfigError
+from popu.errors import ArtifactError, ConfigError
 from popu.evolution.selection import SelectionConfig, plan_replacements
 from popu.population.member import founders
 from popu.problems.check import Validated
+from popu.problems.types import Reference
+from popu.rundir import RunDirectory
 from popu.sandbox.verdicts import Status
-from popu.stages.common import draw_references, selection_config
+from popu.stages.buffer import draw, read_buffer, write_buffer
+from popu.stages.common import selection_config
 from popu.stages.evolve import _state_after
 from popu.stages.update import train_sequences
 from popu.stages.validate import problem_rows
@@ -38,20 +42,32 @@ def valid(program=PROGRAM, given="1", output="2"):
     return Validated(Status.OK, "", program, (given,), (output,))
 
 
+def nothing_known(_keys):
+    return {}
+
+
+@pytest.fixture()
+def run(tmp_path):
+    directory = RunDirectory(tmp_path)
+    directory.create(
+        Run(arm="a", seed=1, training=Training(), base=Base(path="b"), base_sha256="0" * 64, engine=Engine())
+    )
+    return directory
+
+
 def test_duplicates_are_named_by_what_they_repeat():
     twin = valid("def f(y):\n    return y + 5", "7")  # another name, other constants
     other = valid("def f(x):\n    return x * 2")
-    first = problem_rows([proposal(0), proposal(1), proposal(2)], [valid(), twin, other], [])
+    first = problem_rows([proposal(0), proposal(1), proposal(2)], [valid(), twin, other], nothing_known)
     assert [row["duplicate_of"] for row in first] == ["", "00001-p0000.0", ""]
-    buffer = [{"problem_key": first[0]["problem_key"], "problem_id": "00000-q0003"}]
-    again = problem_rows([proposal(0)], [valid()], buffer)
+    again = problem_rows([proposal(0)], [valid()], lambda keys: dict.fromkeys(keys, "00000-q0003"))
     assert again[0]["duplicate_of"] == "buffer:00000-q0003"
-    copied = problem_rows([proposal(0, references=[(PROGRAM, "4")])], [valid()], [])
+    copied = problem_rows([proposal(0, references=[(PROGRAM, "4")])], [valid()], nothing_known)
     assert copied[0]["duplicate_of"] == "reference"
 
 
 def test_an_invalid_proposal_has_no_problem():
-    (row,) = problem_rows([proposal(0)], [Validated(Status.RAISED, "ZeroDivisionError")], [])
+    (row,) = problem_rows([proposal(0)], [Validated(Status.RAISED, "ZeroDivisionError")], nothing_known)
     assert (row["status"], row["problem_id"], row["problem_key"], row["n_nodes"]) == ("raised", "", "", 0)
 
 
@@ -108,18 +124,55 @@ def test_the_buffer_takes_valid_problems_once_and_marks_the_unsolved():
     assert [(row["problem_id"], row["solved"], row["step"]) for row in rows] == [("q0", True, 3), ("q1", False, 3)]
 
 
-def buffer(n, step, problem_type="code_o"):
-    return [{"problem_type": problem_type, "step": step, "program": f"p{step}.{i}", "input": str(i)} for i in range(n)]
-
-
 def test_references_are_distinct_and_half_recent():
-    rows = buffer(50, 0) + buffer(50, 15) + buffer(50, 15, "code_f")
     rng = random.Random(0)
-    drawn = [draw_references(rows, 4, 20, 10, 0.5, rng) for _ in range(500)]
-    assert all(len({r.program for r in group}) == 4 for group in drawn)
-    recent = [r.program.startswith("p15") for group in drawn for r in group]
+    drawn = [draw(100, 50, 4, 0.5, rng) for _ in range(500)]
+    assert all(len(set(group)) == 4 and max(group) < 100 for group in drawn)
+    recent = [position >= 50 for group in drawn for position in group]
     assert sum(recent) / len(recent) == pytest.approx(0.75, abs=0.04)  # half by right, half of the rest by chance
-    assert len(draw_references(buffer(1, 0), 4, 20, 10, 0.5, rng)) == 1
+    assert draw(1, 0, 4, 0.5, rng) == [0]
+    assert sorted(draw(5, 4, 9, 1.0, rng)) == [0, 1, 2, 3, 4]  # the recent one, then the rest
+
+
+def test_a_draw_is_uniform_over_what_is_left():
+    rng = random.Random(1)
+    pairs = Counter(tuple(draw(4, 4, 2, 0.5, rng)) for _ in range(12_000))
+    assert len(pairs) == 12 and all(abs(n - 1000) < 5 * 31 for n in pairs.values())
+
+
+def entry(step, n, problem_type="code_o"):
+    return {
+        "problem_id": f"{step:05d}-q{n:04d}",
+        "step": step,
+        "problem_type": problem_type,
+        "program": f"def f(x):\n    return x + {n}",
+        "input": str(n),
+        "problem_key": f"{2**63 + 100 * step + n:016x}",
+        "program_key": "0",
+        "solved": True,
+    }
+
+
+def test_the_buffer_grows_by_files_of_new_problems(run):
+    first = [entry(0, n) for n in range(3)]
+    run.finish(0, "init", write_buffer(run, 0, None, first))
+    second = [entry(1, 0, "code_f"), entry(1, 1)]
+    run.finish(1, "verify", write_buffer(run, 1, read_buffer(run, 0), second))
+    run.finish(2, "verify", write_buffer(run, 2, read_buffer(run, 1), []))
+    buffer = read_buffer(run, 2)
+    assert [buffer.row(i) for i in range(len(buffer))] == first + second
+    keys = [first[2]["problem_key"], second[0]["problem_key"], "00000000000000ff"]
+    assert buffer.ids_by_key(keys) == {keys[0]: "00000-q0002", keys[1]: "00001-q0000"}
+    drawn = buffer.references(9, 1, 1.0, random.Random(0))
+    assert drawn[0] == Reference(second[1]["program"], "1")  # the only recent one with a program of its own
+    assert {reference.input for reference in drawn[1:]} == {"0", "1", "2"}
+
+
+def test_a_buffer_that_names_a_lost_file_is_an_artifact_error(run):
+    run.finish(0, "init", write_buffer(run, 0, None, [entry(0, 0)]))
+    (run.step(0) / "buffer.parquet").unlink()
+    with pytest.raises(ArtifactError, match=r"buffer\.parquet"):
+        read_buffer(run, 0).row(0)
 
 
 @pytest.mark.parametrize("whiten", ["adapter_role", "population", "role_type"])

@@ -1,7 +1,6 @@
 """What several stages share: members and adapters of a state, references from the buffer, requests to the engine."""
 
-import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from popu.config import Run
@@ -39,29 +38,6 @@ def read_member_adapter(run: RunDirectory, state: State, slot: str) -> Adapter:
 def adapter_files(directory: Any) -> list[Any]:
     """The files of a PEFT directory."""
     return sorted(path for path in directory.iterdir() if path.is_file() and not path.name.startswith("."))
-
-
-def draw_references(
-    buffer: Sequence[Mapping[str, Any]],
-    n: int,
-    step: int,
-    recent_steps: int,
-    recent_share: float,
-    rng: random.Random,
-) -> list[Reference]:
-    """`n` references from a non-empty buffer: each from the last `recent_steps` steps with chance `recent_share`.
-
-    Without repetition where the buffer is large enough. Problems of `code_f` bring no program of their own and are
-    not drawn.
-    """
-    rows = [row for row in buffer if row["problem_type"] != "code_f"]
-    recent = [row for row in rows if row["step"] >= step - recent_steps]
-    chosen: list[Mapping[str, Any]] = []
-    for _ in range(min(n, len(rows))):
-        pool = recent if recent and rng.random() < recent_share else rows
-        left = [row for row in pool if row not in chosen] or [row for row in rows if row not in chosen]
-        chosen.append(rng.choice(left))
-    return [Reference(row["program"], row["input"]) for row in chosen]
 
 
 def fitting_prompt(

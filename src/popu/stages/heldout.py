@@ -1,6 +1,6 @@
 """heldout: score the bare base and the members that solve on the held-out suite, after the last step.
 
-Reads the state after the last step and its buffer; writes heldout/step<n>.parquet: a row a member and task.
+Reads the state after the last step and the buffer; writes heldout/step<n>.parquet: a row a member and task.
 """
 
 from popu import artifacts
@@ -9,6 +9,7 @@ from popu.grammar.suite import heldout_suite
 from popu.problems.duplicates import program_key
 from popu.rundir import RunDirectory
 from popu.stages.backend import Backend
+from popu.stages.buffer import buffer_of_step
 from popu.stages.common import population_of, read_member_adapter
 
 
@@ -22,8 +23,7 @@ def heldout(run: RunDirectory, step: int, backend: Backend, tasks_per_level: int
     scores = score(
         backend.engine(settings), backend.executor(settings), settings, tasks, members, samples, backend.check
     )
-    buffer = run.table(step, "verify" if step else "init", "buffer")
-    met = {row["program_key"] for row in buffer}
+    met = {row["program_key"] for past in range(step + 1) for row in buffer_of_step(run, past)}
     slots = {BASE: "", **{member.id: member.slot for member in students}}
     rows = [
         {

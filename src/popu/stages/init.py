@@ -1,6 +1,6 @@
 """init: the founders with newborn adapters, and the seed problems that fill the first buffer.
 
-Writes population.json, adapters/<slot>/ and buffer.parquet of step 0.
+Writes population.json, adapters/<slot>/, buffer.parquet and buffer_index.parquet of step 0.
 """
 
 import itertools
@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from popu import artifacts
 from popu.errors import ConfigError
 from popu.grammar.examples import reference_of, sample_examples
 from popu.grammar.levels import PRETRAINING_LEVELS
@@ -25,9 +24,9 @@ from popu.rundir import RunDirectory, State
 from popu.sandbox.verdicts import Status
 from popu.seeds import derive_rng, derive_seed
 from popu.stages.backend import Backend
+from popu.stages.buffer import draw, write_buffer
 from popu.stages.common import (
     adapter_files,
-    draw_references,
     fitting_prompt,
     lora_config,
     member_card,
@@ -55,12 +54,11 @@ def init(run: RunDirectory, step: int, backend: Backend) -> None:
         adapter = new_adapter(shapes, lora_config(settings), generator)
         write_adapter(directory, adapter, settings.base.path, member_card(member, 0, run.run_hash, settings.seed))
         outputs += adapter_files(directory)
-    buffer_path = run.step(0) / "buffer.parquet"
-    artifacts.write_table(buffer_path, "buffer", seed_buffer(run, backend))
+    outputs += write_buffer(run, 0, None, seed_buffer(run, backend))
     slots = [member.slot for member in population.members]
     adapters = {slot: f"step00000/adapters/{slot}" for slot in slots}
     state_path = run.write_state(0, State(population.to_json(), adapters, dict.fromkeys(slots)))
-    run.finish(0, "init", [*outputs, buffer_path, state_path])
+    run.finish(0, "init", [*outputs, state_path])
 
 
 def seed_buffer(run: RunDirectory, backend: Backend) -> list[dict[str, Any]]:
@@ -91,7 +89,7 @@ def _fill_by_base(run: RunDirectory, backend: Backend, rows: list[dict[str, Any]
             rng = derive_rng(settings.seed, "seed-references", attempt, i)
             n = settings.training.proposals.n_references
             problem_type = SEED_TYPES[i % len(SEED_TYPES)]
-            drawn = draw_references(rows, n, 0, 1, 0.0, rng)
+            drawn = [Reference(rows[i]["program"], rows[i]["input"]) for i in draw(len(rows), len(rows), n, 0.0, rng)]
             prompt, _ = fitting_prompt(engine, problem_type, drawn, settings)
             planned = request(settings, f"{attempt}/{i}", prompt, None, 1, 0, "seed")
             if planned is not None:

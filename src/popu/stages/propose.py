@@ -17,7 +17,8 @@ from popu.problems.types import PROBLEM_TYPES
 from popu.rundir import RunDirectory
 from popu.seeds import derive_rng
 from popu.stages.backend import Backend
-from popu.stages.common import draw_references, fitting_prompt, population_of, read_member_adapter, request
+from popu.stages.buffer import Buffer, read_buffer
+from popu.stages.common import fitting_prompt, population_of, read_member_adapter, request
 
 
 def propose(run: RunDirectory, step: int, backend: Backend) -> None:
@@ -27,7 +28,7 @@ def propose(run: RunDirectory, step: int, backend: Backend) -> None:
     population = population_of(state)
     rng = derive_rng(settings.seed, step, "match")
     matches = match(population, rng, settings.training.matching.method)
-    buffer = run.table(step - 1, "verify" if step > 1 else "init", "buffer")
+    buffer = read_buffer(run, step - 1)
     adapters = {m.version: read_member_adapter(run, state, m.slot) for m in population.teachers}
     rows, requests = _plan(settings, step, population, buffer, backend.engine(settings))
     completions = backend.engine(settings).generate(requests, adapters, backend.check)
@@ -40,7 +41,7 @@ def propose(run: RunDirectory, step: int, backend: Backend) -> None:
 
 
 def _plan(
-    settings: Run, step: int, population: Population, buffer: Sequence[dict[str, Any]], engine: TransformersEngine
+    settings: Run, step: int, population: Population, buffer: Buffer, engine: TransformersEngine
 ) -> tuple[list[dict[str, Any]], list[Request]]:
     """One request a prompt, and what its rows will say."""
     wanted = settings.training.proposals
@@ -51,7 +52,7 @@ def _plan(
             for i in range(wanted.prompts_per_type):
                 rng = derive_rng(settings.seed, step, "references", teacher.slot, problem_type, i)
                 n = 1 if problem_type == "code_f" else wanted.n_references
-                drawn = draw_references(buffer, n, step, wanted.recent_steps, wanted.recent_share, rng)
+                drawn = buffer.references(n, step - wanted.recent_steps, wanted.recent_share, rng)
                 prompt, references = fitting_prompt(engine, problem_type, drawn, settings)
                 name = f"{teacher.slot}/{problem_type}/{i}"
                 planned = request(settings, name, prompt, teacher.version, wanted.proposals_per_prompt, step, "propose")

@@ -1,9 +1,9 @@
 """validate: run every proposal in the sandbox; what is valid becomes a problem, duplicates are named.
 
-Reads proposals and the buffer of the step before; writes problems.parquet: a row a proposal.
+Reads proposals and the buffer after the step before; writes problems.parquet: a row a proposal.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from popu import artifacts
@@ -13,15 +13,18 @@ from popu.problems.duplicates import problem_key, program_key
 from popu.rundir import RunDirectory
 from popu.sandbox.verdicts import Status
 from popu.stages.backend import Backend
+from popu.stages.buffer import read_buffer
+
+IdsByKey = Callable[[Iterable[str]], Mapping[str, str]]
 
 
 def validate_stage(run: RunDirectory, step: int, backend: Backend) -> None:
     """See the module."""
     proposals = run.table(step, "propose", "proposals")
-    buffer = run.table(step - 1, "verify" if step > 1 else "init", "buffer")
+    buffer = read_buffer(run, step - 1)
     results = validate([proposal_of(row) for row in proposals], backend.executor(run.settings))
     path = run.step(step) / "problems.parquet"
-    artifacts.write_table(path, "problems", problem_rows(proposals, results, buffer))
+    artifacts.write_table(path, "problems", problem_rows(proposals, results, buffer.ids_by_key))
     run.finish(step, "validate", [path])
 
 
@@ -32,16 +35,18 @@ def proposal_of(row: Mapping[str, Any]) -> Proposal:
 
 
 def problem_rows(
-    proposals: Sequence[Mapping[str, Any]], results: Sequence[Validated], buffer: Sequence[Mapping[str, Any]]
+    proposals: Sequence[Mapping[str, Any]], results: Sequence[Validated], ids_by_key: IdsByKey
 ) -> list[dict[str, Any]]:
-    """A row a proposal. `duplicate_of` is the first problem of the same normal form: "buffer:<id>", "reference" or
-    the id of a proposal of the same step; empty where there is none.
+    """A row a proposal; `ids_by_key` gives the ids of the buffer's problems of some keys.
+
+    `duplicate_of` is the first problem of the same normal form: "buffer:<id>", "reference" or the id of a proposal of
+    the same step; empty where there is none.
     """
-    known = {row["problem_key"]: f"buffer:{row['problem_id']}" for row in buffer}
+    keys = [key_of(result.program, result.inputs) if result.status is Status.OK else "" for result in results]
+    known = {key: f"buffer:{name}" for key, name in ids_by_key(filter(None, keys)).items()}
     rows = []
-    for proposal, result in zip(proposals, results, strict=True):
+    for proposal, result, key in zip(proposals, results, keys, strict=True):
         ok = result.status is Status.OK
-        key = key_of(result.program, result.inputs) if ok else ""
         references = zip(proposal["reference_programs"], proposal["reference_inputs"], strict=True)
         is_reference = (
             ok

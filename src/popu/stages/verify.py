@@ -1,7 +1,8 @@
 """verify: judge every rollout, pay students and teachers, and add the new problems to the buffer.
 
-Reads rollouts, problems, matches and the buffer of the step before; writes verdicts.parquet (a row a rollout),
-outcomes.parquet (a row a proposal: rho and the teacher's reward) and buffer.parquet.
+Reads rollouts, problems, matches and the buffer's index of the step before; writes verdicts.parquet (a row a rollout),
+outcomes.parquet (a row a proposal: rho and the teacher's reward) buffer.parquet (the
+new problems) and buffer_index.parquet.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from popu.problems.types import problem_of
 from popu.rl.rewards import solve_fraction, student_reward, teacher_reward
 from popu.rundir import RunDirectory
 from popu.stages.backend import Backend
+from popu.stages.buffer import read_buffer, write_buffer
 
 
 def verify(run: RunDirectory, step: int, backend: Backend) -> None:
@@ -37,12 +39,11 @@ def verify(run: RunDirectory, step: int, backend: Backend) -> None:
     ]
     invalid_duplicates = run.settings.training.rewards.duplicate == "invalid"
     outcomes = outcome_rows(problems, verdicts, opponents, invalid_duplicates)
-    buffer = run.table(step - 1, "verify" if step > 1 else "init", "buffer")
-    directory = run.step(step)
-    paths = [directory / f"{name}.parquet" for name in ("verdicts", "outcomes", "buffer")]
-    for path, rows in zip(paths, (verdicts, outcomes, buffer + buffer_rows(problems, outcomes, step)), strict=True):
+    paths = [run.step(step) / f"{name}.parquet" for name in ("verdicts", "outcomes")]
+    for path, rows in zip(paths, (verdicts, outcomes), strict=True):
         artifacts.write_table(path, path.stem, rows)
-    run.finish(step, "verify", paths)
+    new = buffer_rows(problems, outcomes, step)
+    run.finish(step, "verify", [*paths, *write_buffer(run, step, read_buffer(run, step - 1), new)])
 
 
 def outcome_rows(
