@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Commands = Any  # argparse's sub-parsers have no public type
 INPUT_FAULT = 2
-BENCHMARKS = ("verifier", "operators", "rollouts", "update")
+BENCHMARKS = ("verifier", "operators", "rollouts", "update", "workflow", "population", "growth")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,15 +1,24 @@
-"""What the benchmarks of the engine share: the embedded base, adapters with an effect, and alternating timings."""
+"""What the benchmarks of the engine share: the embedded base, adapters with an effect, real
+steps, and timings in turns."""
 
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from popu.config import Base, Engine
+from popu.artifacts import read_json
+from popu.base import expected_identity
+from popu.config import Base, Engine, Run, Training
 from popu.engine.base import TransformersEngine
 from popu.population.adapter import Adapter, LoraConfig, new_adapter
+from popu.rundir import RunDirectory
+from popu.stages.backend import Backend
+from popu.stages.call import StageCall
+from popu.stages.run import run_block, run_stage
 
 BASE = Path(__file__).parents[3] / "resources" / "nano"
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -59,3 +68,24 @@ def matmul_flops_per_s(width: int, n_rows: int = 1024, n_columns: int = 384) -> 
     x, w = torch.randn(n_rows, width), torch.randn(n_columns, width)
     times = alternating_s({"product": lambda: [torch.nn.functional.linear(x, w) for _ in range(50)]}, 5)
     return 50 * 2 * n_rows * width * n_columns / min(times["product"])
+
+
+def run_steps(directory: Path, training: Mapping[str, Any], threads: int = 2) -> list[float]:
+    """Seconds inside the stages of every step of a real run on the embedded base, in this process."""
+    base = Base(path=str(BASE))
+    settings = Run(
+        arm="bench",
+        seed=1,
+        training=Training.model_validate(training),
+        base=base,
+        base_sha256=expected_identity(base),
+        engine=Engine(threads=threads),
+    )
+    run = RunDirectory(directory)
+    run.create(settings)
+    steps = settings.training.steps
+    with closing(Backend()) as backend:
+        run_stage(StageCall("init", str(directory), 0), backend)
+        run_block(str(directory), 1, steps, backend, lambda _: None)
+    timings = [read_json(run.step(step) / "timings.json") for step in range(1, steps + 1)]
+    return [sum(value for name, value in timing.items() if name.endswith("_s")) for timing in timings]
