@@ -1,7 +1,7 @@
 """What a population costs beside the single agent, in two ratios that are not to be mixed.
 
-`ratio_whole`: a step of 4 teachers and 4 students, four times the problems and rollouts, over a step of the single agent
-(the paper states 1.31 on its accelerators, where one agent leaves the machine idle; on a CPU it is near 4).
+`ratio_whole`: a step of 4 teachers and 4 students, four times the problems and rollouts, over a step of the single
+agent (the paper states 1.31 on its accelerators, where one agent leaves the machine idle; on a CPU it is near 4).
 `ratio_equal`: the same population on as many problems and rollouts as the single agent has. Real steps on the embedded
 base, in turns; the first step of each run warms it up and is not counted.
 """
