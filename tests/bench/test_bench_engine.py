@@ -1,4 +1,4 @@
-"""The engine's and the runs' benchmarks at small size: they say what they must; how fast the machine is, is not asserted."""
+"""Benchmarks of engine and runs at small size: they say what they must; the machine's speed is not asserted."""
 
 import json
 
