@@ -29,7 +29,8 @@ def print_lineage(result: dict[str, Any]) -> None:
     from rich.table import Column, Table
     from rich.text import Text
 
-    members = Table("member", "lived", "age", Column("operator", no_wrap=True), "parents", "founders", "children")
+    narrow = [Column(name, min_width=len(name)) for name in ("parents", "founders", "children")]
+    members = Table("member", "lived", "age", Column("operator", no_wrap=True), *narrow)
     for row in result["members"]:
         cells = (
             row["member"],
