@@ -14,6 +14,7 @@ from popu.artifacts import TABLES, read_json, read_table
 from popu.config import Base, Engine
 from popu.engine.base import TransformersEngine
 from popu.engine.multilora import Segment
+from popu.engine.trees import FlatTrees, Tree
 from popu.population.adapter import read_adapter
 
 from .conftest import REPO, TINY
@@ -40,7 +41,8 @@ def test_teachers_learn_something_in_the_default_groups(finished):
     """Not all advantages of the teachers are zero."""
     rows = read_table(finished.run_directory() / "step00001" / "update_metrics.parquet", "update_metrics")
     assert any(row["mean_advantage_abs"] > 0 for row in rows if row["role"] == "teacher")
-    assert max(row["engine_mismatch"] for row in rows) < 1e-3
+    mismatches = [row["engine_mismatch"] for row in rows if row["engine_mismatch"] is not None]
+    assert mismatches and max(mismatches) < 1e-3
 
 
 def test_run_again_there_is_nothing_to_do(finished):
@@ -54,12 +56,14 @@ def test_an_exported_member_gives_the_logits_of_the_engine(finished, tmp_path):
     base = Base(path=TINY["base"]["path"])
     adapter = read_adapter(tmp_path / "s0")
     engine = TransformersEngine(base, Engine(threads=1), adapter.config.targets)
-    ids = torch.tensor([engine.encode("deduce\n```python\ndef f(x):\n    return x + 1\n```\n")])
-    with torch.no_grad(), engine.lora.segments([Segment(1, adapter.factors, adapter.config.scale)]):
-        ours = engine.model(input_ids=ids).logits
+    tokens = engine.encode("deduce\n```python\ndef f(x):\n    return x + 1\n```\n")
+    flat = FlatTrees([Tree(tokens)])
+    segment = Segment(len(tokens), adapter.factors, adapter.config.scale)
+    with torch.no_grad():
+        ours = engine.forward.logits(engine.forward.states(flat.ids, flat.positions, [segment], flat.attention))
     theirs = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base.path), tmp_path / "s0")
     with torch.no_grad():
-        torch.testing.assert_close(ours, theirs(input_ids=ids).logits, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(ours, theirs(input_ids=flat.ids[None]).logits[0], atol=1e-4, rtol=1e-4)
     assert "popu" in (tmp_path / "s0" / "README.md").read_text().lower()
 
 
