@@ -1,8 +1,8 @@
 """What Snakemake adds to a run: real workflows of small steps, and dry runs of a large one.
 
-A job's overhead is what is left of the wall time without the stages' own seconds (their `timings.json`) and without
-Snakemake's start (the wall time of a run with nothing to do), shared among the jobs. Needs a checkout: Snakefile and
-rules are not part of the installed package.
+A job's overhead is what is left of the wall time without the stages' own seconds (their `timings.json`, and the summary
+timed alone) and without Snakemake's start (the wall time of a run with nothing to do), shared among the jobs. Needs a
+checkout: Snakefile and rules are not part of the installed package.
 """
 
 import json
@@ -69,6 +69,10 @@ def _small(directory: Path, granularity: str) -> dict[str, float]:
     again = _run(directory, config)
     timings = [json.loads(path.read_text()) for path in directory.glob("results/*/*/seed1/step*/timings.json")]
     bodies = sum(value for timing in timings for name, value in timing.items() if name.endswith("_s"))
+    started = time.perf_counter()
+    summary = [sys.executable, "-m", "popu", "summary", "--experiment", str(directory / "results" / "bench")]
+    subprocess.run(summary, check=True, capture_output=True)
+    bodies += time.perf_counter() - started
     shutil.rmtree(directory)
     if granularity == "block":
         return {"block_overhead": round((wall - again - bodies) / (wall - again), 3)}
