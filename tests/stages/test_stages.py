@@ -2,9 +2,11 @@
 
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from popu.base import expected_identity
 from popu.config import Base, Engine, Run, Training
 from popu.errors import ArtifactError, ConfigError
 from popu.evolution.selection import SelectionConfig, plan_replacements
@@ -13,6 +15,7 @@ from popu.problems.check import Validated
 from popu.problems.types import Reference
 from popu.rundir import RunDirectory
 from popu.sandbox.verdicts import Status
+from popu.stages.backend import Backend
 from popu.stages.buffer import draw, read_buffer, write_buffer
 from popu.stages.common import selection_config
 from popu.stages.evolve import _state_after
@@ -235,3 +238,13 @@ def test_a_childs_optimizer_is_fresh_or_its_first_parents():
             assert state.optimizers[slot] == expected
             assert state.adapters[slot] == f"step00010/{'children' if birth else 'adapters'}/{slot}"
     assert len(born) == 2
+
+
+def test_a_context_longer_than_the_base_is_a_fault_of_the_config():
+    base = Base(path=str(Path(__file__).parents[2] / "resources" / "nano"))
+    training = Training.model_validate({"sampling": {"context": 2048}})
+    settings = Run(
+        arm="a", seed=1, training=training, base=base, base_sha256=expected_identity(base), engine=Engine(threads=1)
+    )
+    with pytest.raises(ConfigError, match="at most the base's 1024 positions, found 2048"):
+        Backend().engine(settings)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from popu.base import check_identity
 from popu.config import Run
+from popu.errors import ConfigError
 from popu.sandbox.executor import Executor, Limits
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ class Backend:
         self._executors: dict[tuple[Limits, int], Executor] = {}
 
     def engine(self, settings: Run) -> "TransformersEngine":
-        """The engine of a run. Raises ArtifactError where the base is missing or not the run's."""
+        """The engine of a run.
+
+        Raises ArtifactError where the base is missing or not the run's, ConfigError where its context is too short.
+        """
         from popu.engine.base import TransformersEngine
 
         targets = settings.training.lora.targets
@@ -35,6 +39,11 @@ class Backend:
             check_identity(settings.base, settings.base_sha256)
             self._engine = TransformersEngine(settings.base, settings.engine, targets)
             self._engine_key = key
+        limit, context = self._engine.model.config.max_position_embeddings, settings.training.sampling.context
+        if context > limit:
+            raise ConfigError(
+                f"training.sampling.context: expected at most the base's {limit} positions, found {context}"
+            )
         return self._engine
 
     def executor(self, settings: Run) -> Executor:
