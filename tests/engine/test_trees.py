@@ -1,8 +1,12 @@
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, Gemma2Config
 
-from popu.engine.multilora import Segment
+from popu.engine.flat import HookedForward
+from popu.engine.llama import is_llama_shaped
+from popu.engine.multilora import MultiLora, Segment
 from popu.engine.trees import FlatTrees, Tree
+from popu.errors import ConfigError
 
 TREES = [
     Tree([2, 3, 4], [[5, 6], [7], [8, 9, 10]]),
@@ -39,6 +43,30 @@ def test_segments_must_cover_the_row(forward):
     flat = FlatTrees(TREES)
     with pytest.raises(ValueError, match="tokens, found 3"):
         forward.states(flat.ids, flat.positions, [Segment(3, None)], flat.attention)
+
+
+def test_the_same_factors_at_another_scale_are_another_adapter(forward, adapters):
+    flat = FlatTrees(TREES)
+    factors = adapters["m0@00001"].factors
+    with torch.no_grad():
+        states = [
+            forward.states(flat.ids, flat.positions, [Segment(len(flat.ids), factors, scale)], flat.attention)
+            for scale in (2.0, 4.0, 2.0)
+        ]
+    assert torch.equal(states[0], states[2]) and not torch.allclose(states[0], states[1])
+
+
+def test_a_base_whose_attention_is_not_plain_is_refused():
+    config = Gemma2Config(
+        vocab_size=50, hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=2, head_dim=16
+    )
+    model = AutoModelForCausalLM.from_config(config).requires_grad_(False).eval()
+    assert not is_llama_shaped(model)
+    flat = FlatTrees(TREES)
+    with pytest.raises(ConfigError, match="softcap"):
+        HookedForward(model, MultiLora(model, ("q_proj",))).states(
+            flat.ids, flat.positions, [Segment(len(flat.ids), None)], flat.attention
+        )
 
 
 def test_gradients_are_those_of_plain_passes(model, lora, forward, adapters):

@@ -91,9 +91,8 @@ class GroupAttention:
 
 
 def _rows(slab: Tensor, rows: Tensor, n_written: int) -> Tensor:
-    """These rows of a slab, with room for a quarter more tokens."""
-    n, h_kv, _, d = slab.shape
-    kept = slab.new_empty(len(rows), h_kv, max(FIRST_SLAB, slab.shape[2]), d)
+    """These rows of a slab, with as much room."""
+    kept = slab.new_empty(len(rows), *slab.shape[1:])
     kept[:, :, :n_written] = slab[:, :, :n_written].index_select(0, rows)
     return kept
 

@@ -17,6 +17,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from popu.engine.multilora import MultiLora, Segment
+from popu.errors import ConfigError
 
 IMPLEMENTATION = "popu_flat"
 NO_MASK = torch.empty(1, 1, 1, 1)  # a mask of four dimensions is taken as it is; nothing reads this one
@@ -98,6 +99,9 @@ def _attention(
     if attend is None:
         output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
         return output, None
+    for name in ("softcap", "s_aux"):
+        if kwargs.get(name) is not None:
+            raise ConfigError(f"base.path: expected a base with plain softmax attention, found one with {name}")
     q, k, v = (tensor[0].transpose(0, 1) for tensor in (query, key, value))
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     layer: int = module.layer_idx  # type: ignore[assignment]

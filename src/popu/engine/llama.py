@@ -118,7 +118,7 @@ class Adapters:
     """The adapters of several segments side by side, for every projection of the base."""
 
     def __init__(self, segments: Sequence[Segment], layers: Sequence[Layer]) -> None:
-        self.members = [segment.factors for segment in segments]
+        self.members = [(segment.factors, segment.scale) for segment in segments]
         self.products: dict[str, tuple[Tensor, Tensor]] = {}
         for layer in layers:
             for projection in (layer.qkv, layer.out, layer.gate_up, layer.down):
@@ -134,7 +134,8 @@ class Adapters:
     def serve(self, segments: Sequence[Segment]) -> bool:
         """Whether these are the adapters, in their order."""
         return len(segments) == len(self.members) and all(
-            segment.factors is member for segment, member in zip(segments, self.members, strict=True)
+            segment.factors is factors and segment.scale == scale
+            for segment, (factors, scale) in zip(segments, self.members, strict=True)
         )
 
     def lay_out(self, segments: Sequence[Segment]) -> None:
