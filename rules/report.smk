@@ -1,14 +1,13 @@
 # Report: the experiment at a glance.
 #
-# Needs: the held-out tables of all runs. Makes: summary.json, summary.md and summary.png.
+# Needs: the held-out tables and the dynamics of all runs. Makes: summary.json, summary.md and summary.png.
 
 
 rule summary:
     input:
-        bundles=[
-            bundle(run, seed, steps_of(run)) for run in RUNS for seed in CONFIG.seeds
-        ],
+        bundles=last_bundles(),
         heldout=heldout_tables,
+        dynamics=dynamics_tables(),
     output:
         summary_files(),
     log:

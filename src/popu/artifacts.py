@@ -66,7 +66,8 @@ def sha256(path: Path) -> str:
 
 # --- tables ----------------------------------------------------------------------------------------------------
 
-# Columns of every table as (name, Arrow type): s string, i int64, u uint64, f float32, b bool; l<type> is a list.
+# Columns of every table as (name, Arrow type): s string, i int64, u uint64, f float32, d float64, b bool; l<type> is a
+# list.
 _TOKENS = {"prompt_tokens": "li", "tokens": "li", "log_probs": "lf", "finish_reason": "s"}
 TABLES: dict[str, dict[str, str]] = {
     "proposals": {
@@ -156,6 +157,9 @@ TABLES: dict[str, dict[str, str]] = {
         "entropy": "f",
         "kl_to_base": "f",
     },
+    "dynamics": {"step": "i", "problem_type": "s", "metric": "s", "value": "d"},
+    "member_dynamics": {"step": "i", "slot": "s", "member": "s", "role": "s", "metric": "s", "value": "d"},
+    "pairs": {"step": "i", "teacher": "s", "student": "s", "p": "d", "solve_rate": "d"},
     "heldout": {
         "member": "s",
         "slot": "s",
@@ -187,7 +191,14 @@ def table_schema(name: str) -> Any:
     """The Arrow schema of a table, its name and version in the metadata."""
     import pyarrow as pa
 
-    scalars = {"s": pa.string(), "i": pa.int64(), "u": pa.uint64(), "f": pa.float32(), "b": pa.bool_()}
+    scalars = {
+        "s": pa.string(),
+        "i": pa.int64(),
+        "u": pa.uint64(),
+        "f": pa.float32(),
+        "d": pa.float64(),
+        "b": pa.bool_(),
+    }
     fields = [
         (column, pa.list_(scalars[kind[1]]) if kind[0] == "l" else scalars[kind])
         for column, kind in TABLES[name].items()
@@ -222,15 +233,22 @@ def read_columns(path: Path, name: str) -> dict[str, Any]:
     return {column: table[column].to_numpy() for column in table.column_names}
 
 
-def _read_arrow(path: Path, name: str) -> Any:
+def read_frame(path: Path, name: str, columns: Sequence[str] | None = None) -> Any:
+    """A table, or some of its columns, as a pandas frame. Raises ArtifactError as `read_table`."""
+    return _read_arrow(path, name, columns).to_pandas()
+
+
+def _read_arrow(path: Path, name: str, columns: Sequence[str] | None = None) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path)
+        table = pq.read_table(path, columns=None if columns is None else list(columns))
     except (OSError, pa.ArrowException, ValueError) as error:
         raise ArtifactError(f"{path}: expected a Parquet table of {name}, found: {error}") from error
     expected = table_schema(name)
+    if columns is not None:
+        expected = pa.schema([expected.field(column) for column in columns], metadata=expected.metadata)
     if (
         not table.schema.equals(expected)
         or (table.schema.metadata or {}).get(b"popu_schema_version") != (expected.metadata[b"popu_schema_version"])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Commands = Any  # argparse's sub-parsers have no public type
 INPUT_FAULT = 2
-BENCHMARKS = ("verifier", "operators", "rollouts", "update", "workflow", "population", "growth")
+BENCHMARKS = ("verifier", "operators", "rollouts", "smollm2", "update", "workflow", "population", "growth")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -70,6 +70,10 @@ def _parser() -> argparse.ArgumentParser:
     lineage = _command(commands, "lineage", _lineage, "ancestry, ages and operators of a run")
     lineage.add_argument("--run", type=Path, required=True, help="a run's seed directory")
     lineage.add_argument("--json", action="store_true")
+    show = _command(commands, "show", _show, "what became of a proposal, an attempt or a member")
+    show.add_argument("what", choices=("problem", "rollout", "member"))
+    show.add_argument("id", help="00012-q0003.1 or 00012-p0003.1, 00012-q0003.1/0, s0.g1")
+    show.add_argument("--run", type=Path, required=True, help="a run's seed directory")
     status = _command(commands, "status", _status, "step, time left, solve rate and ratings of every run")
     status.add_argument("--results", type=Path, default=Path("results"))
     status.add_argument("--json", action="store_true")
@@ -201,6 +205,16 @@ def _lineage(arguments: argparse.Namespace) -> None:
         print(json.dumps(result, indent=1))
     else:
         print_lineage(result)
+
+
+def _show(arguments: argparse.Namespace) -> None:
+    from popu.report import show
+    from popu.rundir import RunDirectory
+
+    run = RunDirectory(arguments.run)
+    _ = run.settings  # names what is missing where this is no run
+    functions = {"problem": show.show_problem, "rollout": show.show_rollout, "member": show.show_member}
+    print(functions[arguments.what](run, arguments.id))
 
 
 def _status(arguments: argparse.Namespace) -> None:

@@ -123,6 +123,10 @@ class RunDirectory:
         """The held-out table of the members after a step."""
         return self.path / "heldout" / f"step{number:05d}.parquet"
 
+    def dynamics_path(self, number: int) -> Path:
+        """The directory of the metrics of the steps up to this one."""
+        return self.path / "dynamics" / f"step{number:05d}"
+
     def last_step(self) -> int | None:
         """The last finished step, None before `init` is."""
         done = [int(p.parent.name.removeprefix("step")) for p in self.path.glob("step*/evolve.json")]

@@ -58,9 +58,7 @@ def test_markdown_names_every_arm():
                 "step": 1,
                 "solve_rate": 0.5,
                 "valid_share": 1.0,
-                "unique_share": None,
                 "duplicate_share": 0.0,
-                "n_nodes": None,
             }
         ]
     ]

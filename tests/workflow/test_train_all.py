@@ -5,11 +5,13 @@ import json
 import os
 import shutil
 
+import pandas as pd
 import pytest
 import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
+import popu
 from popu.artifacts import TABLES, read_json, read_table
 from popu.config import Base, Engine
 from popu.engine.base import TransformersEngine
@@ -100,6 +102,41 @@ def test_status_is_a_table_and_json(finished):
     assert "2/2" in finished.popu("status").stdout
     (row,) = json.loads(finished.popu("status", "--json").stdout)
     assert (row["step"], row["steps_to_go"]) == (2, 0) and set(row["ratings"]) == {"t0", "t1", "s0", "s1"}
+
+
+def test_dynamics_are_those_of_the_tables(finished):
+    run = finished.run_directory()
+    directory = run / "dynamics" / "step00002"
+    steps = pd.DataFrame(read_table(directory / "dynamics.parquet", "dynamics"))
+    value = steps[steps["problem_type"] == ""].pivot(index="step", columns="metric", values="value")
+    frames = popu.load_run(run)
+    outcomes, verdicts = frames.frame("outcomes"), frames.frame("verdicts")
+    assert list(value.index) == list(frames.steps) == [1, 2]
+    assert value["solve_rate"].to_dict() == pytest.approx(outcomes.groupby("step")["rho"].mean().to_dict())
+    assert value["student_reward"].to_dict() == pytest.approx(verdicts.groupby("step")["reward"].mean().to_dict())
+    assert value["coverage"].is_monotonic_increasing and value["coverage"].iloc[0] > 0
+    members = pd.DataFrame(read_table(directory / "member_dynamics.parquet", "member_dynamics"))
+    assert set(members["member"]) == {"t0.g0", "t1.g0", "s0.g0", "s1.g0"}, "those born at step 2 have not lived yet"
+    assert {(row["teacher"], row["step"]) for row in read_table(directory / "pairs.parquet", "pairs")} == {
+        (f"t{i}.g0", step) for i in (0, 1) for step in (1, 2)
+    }
+
+
+def test_show_names_what_became_of_a_problem(finished):
+    run = finished.run_directory()
+    outcomes = popu.load_run(run).frame("outcomes", steps=[1])
+    valid, rejected = outcomes[outcomes["rho"].notna()].iloc[0], outcomes[outcomes["status"] != "ok"]
+    text = finished.popu("show", "problem", valid["problem_id"], "--run", str(run)).stdout
+    assert "program" in text and f"rho      {valid['rho']:.3g}" in text
+    attempt = finished.popu("show", "rollout", f"{valid['problem_id']}/0", "--run", str(run)).stdout
+    assert "verdict" in attempt and "answer" in attempt
+    for row in rejected.head(1).itertuples():
+        text = finished.popu("show", "problem", row.proposal_id, "--run", str(run)).stdout
+        assert f"status   {row.status}" in text and "written" in text
+    assert "operator" in finished.popu("show", "member", "s0.g0", "--run", str(run)).stdout
+    for what, name in (("problem", "00009-q0000.0"), ("problem", "x"), ("rollout", "00001-q0000.0"), ("member", "z")):
+        result = finished.popu("show", what, name, "--run", str(run))
+        assert (result.returncode, result.stderr.count("\n")) == (2, 1), result.stderr
 
 
 def test_lineage_is_two_tables_and_json(finished):

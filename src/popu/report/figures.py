@@ -40,7 +40,7 @@ def summary_figure(
 
 
 def _lines(axis: Any, runs: Sequence[Sequence[Mapping[str, Any]]], name: str, arm: str, colour: str) -> None:
-    curves = [[(row["step"], row[name]) for row in rows if row[name] is not None] for rows in runs]
+    curves = [[(row["step"], row[name]) for row in rows if name in row] for rows in runs]
     for i, curve in enumerate(curves):
         if curve:
             axis.plot(*zip(*curve, strict=True), color=colour, linewidth=1.3, label=arm if i == 0 else None)

@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+from popu.diagnostics.dynamics import read_step, step_metrics
 from popu.errors import ArtifactError
+from popu.frames import RunFrames
 from popu.population.member import Population
 from popu.population.ratings import lower_bound
-from popu.report.series import find_runs, step_row, step_seconds
+from popu.report.series import find_runs, step_seconds
 from popu.rundir import RunDirectory
 
 RECENT_STEPS = 5  # whose times predict the time left
@@ -36,8 +38,8 @@ def run_status(run: RunDirectory) -> dict[str, Any]:
     known = [seconds for seconds in times if seconds is not None]
     row["seconds_left"] = row["steps_to_go"] * sum(known) / len(known) if known else None
     if step:
-        last = step_row(run, step)
-        row |= {name: last[name] for name in ("solve_rate", "valid_share", "unique_share", "duplicate_share")}
+        last = step_metrics(read_step(RunFrames(run), step))
+        row |= {name: last.get(name) for name in ("solve_rate", "valid_share", "unique_share", "duplicate_share")}
     if step is not None:
         members = Population.from_json(run.state(step).members).members
         row["ratings"] = {

@@ -11,7 +11,7 @@ import numpy as np
 
 from popu.artifacts import atomic_write, read_table, sweep, write_json
 from popu.errors import ArtifactError
-from popu.report.series import find_runs, series
+from popu.report.series import find_runs, metric_rows
 from popu.rundir import RunDirectory
 
 N_BOOTSTRAP = 2000
@@ -30,10 +30,10 @@ def write_summary(experiment: Path) -> None:
     by_arm: dict[str, list[RunDirectory]] = {}
     for run in runs:
         by_arm.setdefault(run.path.parent.name, []).append(run)
-    dynamics = {arm: [series(run) for run in group] for arm, group in by_arm.items()}
+    dynamics = {arm: [metric_rows(run) for run in group] for arm, group in by_arm.items()}
     heldout = {arm: [rows for run in group if (rows := heldout_rows(run))] for arm, group in by_arm.items()}
     scores = {arm: learning(groups) for arm, groups in heldout.items() if groups}
-    last = {arm: [dict(s[-1].items()) for s in group if s] for arm, group in dynamics.items()}
+    last = {arm: [rows[-1] for rows in group if rows] for arm, group in dynamics.items()}
     write_json(experiment / "summary.json", {"heldout": scores, "last_step": last})
     with atomic_write(experiment / "summary.md") as path:
         path.write_text(markdown(scores, dynamics))
@@ -159,8 +159,8 @@ def markdown(scores: Mapping[str, Any], dynamics: Mapping[str, Sequence[Sequence
     for arm, group in dynamics.items():
         for i, rows in enumerate(group):
             for row in (rows[0], rows[-1]) if rows else ():
-                shares = (row["solve_rate"], row["valid_share"], row["unique_share"], row["duplicate_share"])
+                shares = [row.get(name) for name in ("solve_rate", "valid_share", "unique_share", "duplicate_share")]
                 shown = [f"{100 * s:.0f} %" if s is not None else "-" for s in shares]
-                nodes = f"{row['n_nodes']:.1f}" if row["n_nodes"] else "-"
+                nodes = f"{row['n_nodes']:.1f}" if "n_nodes" in row else "-"
                 lines.append(f"| {arm} | {i + 1} | {row['step']} | {' | '.join(shown)} | {nodes} |")
     return "\n".join(lines) + "\n"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 STEP_STAGES = ("propose", "validate", "solve", "verify", "update", "evolve")
-STAGES = ("init", *STEP_STAGES, "checkpoint", "heldout")
+STAGES = ("init", *STEP_STAGES, "checkpoint", "heldout", "dynamics")
 
 
 @dataclass(frozen=True)

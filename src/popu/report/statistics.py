@@ -1,0 +1,120 @@
+"""Estimates with 95 % intervals: the run is the unit, tasks are nested in it.
+
+Bootstraps resample runs, then tasks within each (hierarchical). Arms are compared on the seeds that both have, since
+equal seeds share their random numbers, with the same seeds and tasks drawn for both. With one run the interval is over
+tasks alone and says nothing about other seeds.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+N_BOOTSTRAP = 2000
+LEVEL = 0.05
+
+Verdict = Literal["holds", "does not hold", "undecided"]
+Scores = Mapping[int, np.ndarray]
+"""Seed -> a score of every task (n_tasks,), the same tasks in the same order for every seed."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % interval; None as interval where nothing varies that could be resampled."""
+
+    value: float
+    low: float | None
+    high: float | None
+    n_runs: int
+    n_tasks: int
+    p: float | None = None  # two-sided, against 0; of differences and slopes
+
+
+def mean(scores: Scores, seed: int = 0) -> Estimate:
+    """The mean over runs of their means over tasks. Raises ValueError without a run or a task."""
+    table = _table(scores)
+    draws = _draws(table, seed)
+    return Estimate(float(table.mean()), *_interval(draws), *table.shape)
+
+
+def difference(ours: Scores, theirs: Scores, seed: int = 0) -> Estimate | None:
+    """Ours minus theirs on the seeds that both have; None where there is none."""
+    common = sorted({*ours} & {*theirs})
+    if not common:
+        return None
+    table = _table({k: ours[k] - theirs[k] for k in common})
+    draws = _draws(table, seed)
+    low, high = _interval(draws)
+    return Estimate(float(table.mean()), low, high, len(table), table.shape[1], _two_sided(draws))
+
+
+def interquartile_mean(scores: Scores, seed: int = 0) -> Estimate:
+    """The mean of the middle half of all runs' tasks (Agarwal et al. 2021, by rliable), bootstrapped over runs."""
+    from rliable.metrics import aggregate_iqm
+
+    table = _table(scores)
+    if len(table) < 2:
+        return Estimate(float(aggregate_iqm(table)), None, None, *table.shape)
+    rng = np.random.default_rng(seed)
+    draws = [aggregate_iqm(table[rng.integers(len(table), size=len(table))]) for _ in range(N_BOOTSTRAP)]
+    return Estimate(float(aggregate_iqm(table)), *_interval(np.array(draws)), *table.shape)
+
+
+def slope(curves: Mapping[int, tuple[Sequence[float], Sequence[float]]], seed: int = 0) -> Estimate:
+    """Mean over runs of the least-squares slope of (x, y); a bootstrap over runs, without interval for one run."""
+    slopes = np.array([np.polyfit(x, y, 1)[0] for x, y in curves.values()])
+    n_points = min(len(x) for x, _ in curves.values())
+    if len(slopes) < 2:
+        return Estimate(float(slopes.mean()), None, None, len(slopes), n_points)
+    rng = np.random.default_rng(seed)
+    draws = slopes[rng.integers(len(slopes), size=(N_BOOTSTRAP, len(slopes)))].mean(1)
+    low, high = _interval(draws)
+    return Estimate(float(slopes.mean()), low, high, len(slopes), n_points, _two_sided(draws))
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Adjusted p values of one family of tests (Holm 1979)."""
+    adjusted: dict[str, float] = {}
+    highest = 0.0
+    for i, (name, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
+        highest = max(highest, min(1.0, (len(p_values) - i) * p))
+        adjusted[name] = highest
+    return {name: adjusted[name] for name in p_values}
+
+
+def verdict(estimate: Estimate | None, p: float | None) -> Verdict:
+    """Whether "greater than 0" holds: by the sign where p is below the level, else undecided; so it is with one run."""
+    if estimate is None or p is None or estimate.n_runs < 2 or p >= LEVEL:
+        return "undecided"
+    return "holds" if estimate.value > 0 else "does not hold"
+
+
+def _table(scores: Scores) -> np.ndarray:
+    """(n_runs, n_tasks)."""
+    if not scores or not min(len(values) for values in scores.values()):
+        raise ValueError("scores: expected a run with a task, found none")
+    return np.stack([np.asarray(scores[k], np.float64) for k in sorted(scores)])
+
+
+def _draws(table: np.ndarray, seed: int) -> np.ndarray:
+    """(N_BOOTSTRAP,) means of resampled runs, tasks resampled within each."""
+    rng = np.random.default_rng(seed)
+    n_runs, n_tasks = table.shape
+    means = np.empty(N_BOOTSTRAP)
+    for i in range(N_BOOTSTRAP):
+        runs = rng.integers(n_runs, size=(n_runs, 1))
+        tasks = rng.integers(n_tasks, size=(n_runs, n_tasks))
+        means[i] = table[runs, tasks].mean()
+    return means
+
+
+def _interval(draws: np.ndarray) -> tuple[float, float]:
+    low, high = np.percentile(draws, (50 * LEVEL, 100 - 50 * LEVEL))
+    return float(low), float(high)
+
+
+def _two_sided(draws: np.ndarray) -> float:
+    """Twice the smaller share of draws on one side of 0, at least one draw counted."""
+    below, above = (draws <= 0).sum(), (draws >= 0).sum()
+    return float(min(1.0, 2 * (min(below, above) + 1) / (len(draws) + 1)))
