@@ -20,15 +20,14 @@ include: "rules/selfplay.smk"
 include: "rules/evolution.smk"
 include: "rules/checkpoint.smk"
 include: "rules/evaluate.smk"
+include: "rules/dynamics.smk"
 include: "rules/report.smk"
 
 
 rule train_all:
     default_target: True
     input:
-        bundles=[
-            bundle(run, seed, steps_of(run)) for run in RUNS for seed in CONFIG.seeds
-        ],
+        bundles=last_bundles(),
         summary=summary_files(),
 
 

@@ -89,6 +89,14 @@ def settings_json(wildcards):
     return json.dumps(run.model_dump(mode="json"))
 
 
+def seeds_of(run):
+    return CONFIG.arm_seeds.get(RUNS[run].arm, CONFIG.seeds)
+
+
+def last_bundles():
+    return [bundle(run, seed, steps_of(run)) for run in RUNS for seed in seeds_of(run)]
+
+
 def steps_of(run):
     return RUNS[run].training.steps
 
@@ -161,7 +169,15 @@ def heldout_tables(_wildcards=None):
     return [
         f"{EXPERIMENT}/{run}/seed{seed}/heldout/step{steps_of(run):05d}.parquet"
         for run in RUNS
-        for seed in CONFIG.seeds
+        for seed in seeds_of(run)
+    ]
+
+
+def dynamics_tables():
+    return [
+        f"{EXPERIMENT}/{run}/seed{seed}/dynamics/step{steps_of(run):05d}/dynamics.parquet"
+        for run in RUNS
+        for seed in seeds_of(run)
     ]
 
 

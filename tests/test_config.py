@@ -120,6 +120,25 @@ def test_the_chain_of_an_arm_counts():
 # --- arms
 
 
+def test_arms_may_have_seeds_of_their_own():
+    config = load_config({"seeds": [1], "arms": {"a": {}, "b": {}}, "arm_seeds": {"b": [1, 2]}})
+    assert config.arm_seeds == {"b": (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        ({"arms": {"a": {}}, "arm_seeds": {"c": [1]}}, "names of arms"),
+        ({"arms": {"a": {}}, "arm_seeds": {"a": [1, 1]}}, "no seed twice"),
+        ({"training": {"rewards": {"target_band": [0.7, 0.2]}}}, "target_band"),
+        ({"training": {"proposals": {"source": "grammar"}}}, "update.roles"),
+    ],
+)
+def test_settings_that_contradict_each_other(data, found):
+    with pytest.raises(ConfigError, match=found):
+        load_config(data)
+
+
 def test_an_arm_lies_over_the_defaults_key_by_key():
     config = load_config(
         {

@@ -61,6 +61,8 @@ class Proposals(Section):
     recent_share: float = Field(0.5, ge=0, le=1)
     """Share of the references drawn from the last `recent_steps` steps."""
     recent_steps: int = Field(10, ge=1)
+    source: Literal["teacher", "grammar"] = "teacher"
+    """`grammar`: proposals are drawn from the base's grammar, levels evenly; no one learns from them as a teacher."""
 
 
 class Rollouts(Section):
@@ -79,9 +81,20 @@ class Sampling(Section):
 
 
 class Rewards(Section):
-    """The rewards are the paper's; `duplicate: invalid` pays a duplicate proposal -1 (an ablation)."""
+    """The rewards are the paper's; everything else is an ablation or a null. rho, verdicts and ratings stay true."""
 
     duplicate: Literal["paper", "invalid"] = "paper"
+    """`invalid` pays a duplicate proposal -1."""
+    source: Literal["verifier", "random", "format"] = "verifier"
+    """`random`: a coin for every rollout, a uniform number for every proposal; `format`: form alone is paid."""
+    target_band: tuple[float, float] | None = None
+    """A valid problem pays its teacher 1 where rho lies in this band, ends included, else 0."""
+
+    @model_validator(mode="after")
+    def _band(self) -> "Rewards":
+        if self.target_band is not None and not 0 <= self.target_band[0] <= self.target_band[1] <= 1:
+            raise ValueError(f"target_band: 0 <= low <= high <= 1 expected, found {list(self.target_band)}")
+        return self
 
 
 class Update(Section):
@@ -94,6 +107,10 @@ class Update(Section):
     clip_high: float = Field(0.28, gt=0)
     gradient_clip: float = Field(1.0, gt=0)
     whiten: Literal["adapter_role", "population", "role_type"] = "adapter_role"
+    roles: tuple[Literal["teacher", "student"], ...] = ("teacher", "student")
+    """Who learns; the others keep their adapters."""
+    schedule: Literal["joint", "alternating"] = "joint"
+    """`alternating`: teachers learn in odd steps, students in even ones."""
     micro_batch_tokens: int = Field(2048, ge=64)
 
 
@@ -121,6 +138,8 @@ class Evolution(Section):
     )
     optimizer: Literal["fresh", "inherited"] = "fresh"
     roles: tuple[Literal["teacher", "student"], ...] = ("teacher", "student")
+    survivors: Literal["bound", "random"] = "bound"
+    """Who stays: the highest bounds, or anyone."""
 
 
 class SeedProblems(Section):
@@ -159,6 +178,12 @@ class Training(Section):
     evolution: Evolution = Evolution()
     seed_problems: SeedProblems = SeedProblems()
     verifier: Verifier = Verifier()
+
+    @model_validator(mode="after")
+    def _teachers_that_write_learn(self) -> "Training":
+        if self.proposals.source == "grammar" and "teacher" in self.update.roles:
+            raise ValueError("update.roles: [student] expected with proposals.source: grammar, found teacher in it")
+        return self
 
 
 class Base(Section):
@@ -211,6 +236,8 @@ class Config(Section):
     heldout: Heldout = Heldout()
     nano: Nano = Nano()
     arms: dict[str, dict[str, Any]] = {"single": {"population": {"kind": "single"}}, "4t4s": {}}
+    arm_seeds: dict[str, tuple[int, ...]] = {}
+    """Seeds of single arms, in place of `seeds`."""
 
     @field_validator("seeds")
     @classmethod
@@ -218,6 +245,14 @@ class Config(Section):
         if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0:
             raise ValueError(f"at least one seed >= 0, no seed twice expected, found {list(seeds)}")
         return seeds
+
+    @model_validator(mode="after")
+    def _seeds_of_arms(self) -> "Config":
+        for arm, seeds in self.arm_seeds.items():
+            if arm not in self.arms:
+                raise ValueError(f"arm_seeds: names of arms ({', '.join(self.arms)}) expected, found {arm!r}")
+            self._distinct_seeds(seeds)
+        return self
 
     @field_validator("arms")
     @classmethod
@@ -307,6 +342,8 @@ def _explain(model: type[BaseModel], item: Any, prefix: str) -> str:
     if item["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(item["loc"][-1]), _keys(model, item["loc"][:-1]), n=1, cutoff=0.0)
         return f"{key}: unknown key; the nearest valid key is {near[0]}" if near else f"{key}: unknown key"
+    if item["type"] == "value_error":  # of a validator above, which says what it found
+        return f"{key}: {item['ctx']['error']}" if key else str(item["ctx"]["error"])
     return f"{key}: {item['msg']}, found {item['input']!r}"
 
 

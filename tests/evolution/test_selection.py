@@ -287,3 +287,11 @@ def test_the_fitter_comes_first_where_the_operator_says_so():
 def test_bounds_of_the_policies(wrong):
     with pytest.raises(ValueError, match=f"{next(iter(wrong))}: expected"):
         SelectionConfig(**wrong)
+
+
+def test_random_survivors_include_the_weakest_and_the_best_may_go():
+    config = SelectionConfig(survivors="random", grace_steps=0)
+    culled = Counter(
+        r.slot for seed in range(400) for r in plan_replacements(graded(), 10, config, random.Random(seed))
+    )
+    assert len(culled) == 8 and all(70 < n < 130 for n in culled.values())

@@ -1,6 +1,9 @@
+import random
+
 import pytest
 
-from popu.rl.rewards import solve_fraction, student_reward, teacher_reward
+from popu.config import Rewards
+from popu.rl.rewards import pay_student, pay_teacher, solve_fraction, student_reward, teacher_reward
 
 FAULTS = ["raised", "timeout", "memory", "crashed", "too_large", "unsupported_value", "denied"]
 
@@ -50,3 +53,43 @@ def test_errors():
     for rho in (-0.1, 1.1, float("nan")):
         with pytest.raises(ValueError, match="rho"):
             teacher_reward("ok", rho)
+
+
+@pytest.mark.parametrize("verdict", ["correct", "wrong", "bad_format", "infrastructure"])
+def test_by_default_the_paper_pays(verdict):
+    rng = random.Random(0)
+    assert pay_student(Rewards(), verdict, rng) == student_reward(verdict)
+    assert pay_teacher(Rewards(), "ok", 0.25, True, rng) == 0.75
+    assert pay_teacher(Rewards(), "raised", None, False, rng) == -1.0
+
+
+def test_random_rewards_ignore_what_was_done():
+    rewards, rng = Rewards(source="random"), random.Random(0)
+    paid = [pay_student(rewards, verdict, rng) for verdict in ("correct", "bad_format") for _ in range(500)]
+    assert {*paid} == {1.0, -0.5}
+    assert abs(paid[:500].count(1.0) - paid[500:].count(1.0)) < 60
+    proposed = [pay_teacher(rewards, "raised", None, False, rng) for _ in range(500)]
+    assert 0.45 < sum(proposed) / 500 < 0.55 and len({*proposed}) == 500
+    assert pay_student(rewards, "infrastructure", rng) is None
+    assert pay_teacher(rewards, "infrastructure", None, False, rng) is None
+
+
+def test_form_alone():
+    rewards, rng = Rewards(source="format"), random.Random(0)
+    assert [pay_student(rewards, v, rng) for v in ("correct", "wrong", "timeout", "bad_format")] == [1, 1, 1, -1]
+    assert [pay_teacher(rewards, s, r, False, rng) for s, r in (("ok", 0.0), ("ok", 1.0), ("denied", None))] == [
+        1,
+        1,
+        -1,
+    ]
+
+
+def test_a_target_band_includes_its_ends():
+    rewards, rng = Rewards(target_band=(0.25, 0.75)), random.Random(0)
+    assert [pay_teacher(rewards, "ok", rho, False, rng) for rho in (0.0, 0.25, 0.5, 0.75, 1.0)] == [0, 1, 1, 1, 0]
+    assert pay_teacher(rewards, "raised", None, False, rng) == -1.0
+
+
+def test_a_duplicate_may_be_paid_as_invalid():
+    rewards, rng = Rewards(duplicate="invalid"), random.Random(0)
+    assert [pay_teacher(rewards, "ok", 0.5, duplicate, rng) for duplicate in (True, False)] == [-1.0, 0.5]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from popu.base import expected_identity
-from popu.config import Base, Engine, Run, Training
+from popu.config import Base, Engine, Rewards, Run, Training, Update
 from popu.errors import ArtifactError, ConfigError
 from popu.evolution.selection import SelectionConfig, plan_replacements
 from popu.population.member import founders
@@ -19,10 +19,11 @@ from popu.stages.backend import Backend
 from popu.stages.buffer import draw, read_buffer, write_buffer
 from popu.stages.common import selection_config
 from popu.stages.evolve import _state_after
-from popu.stages.update import train_sequences
+from popu.stages.update import learning_roles, train_sequences
 from popu.stages.validate import problem_rows
 from popu.stages.verify import buffer_rows, outcome_rows
 
+BOTH = ("teacher", "student")
 PROGRAM = "def f(x):\n    return x + 1"
 
 
@@ -101,7 +102,7 @@ def test_outcomes():
         *verdicts(3, "correct", "correct"),
         *verdicts(4, "infrastructure", "infrastructure"),
     ]
-    outcomes = outcome_rows(problems, rows, {"t0": "s1"}, False)
+    outcomes = outcome_rows(problems, rows, {"t0": "s1"}, Rewards(), random.Random(0))
     assert [(o["status"], o["rho"], o["reward"]) for o in outcomes] == [
         ("ok", 0.25, 0.75),
         ("ok", 0.0, 0.0),
@@ -116,8 +117,10 @@ def test_outcomes():
 def test_duplicates_pay_the_papers_reward_unless_the_config_says_so():
     problems = [problem(0, duplicate_of="reference")]
     rows = verdicts(0, "correct", "wrong")
-    assert outcome_rows(problems, rows, {"t0": "s0"}, False)[0]["reward"] == 0.5
-    assert outcome_rows(problems, rows, {"t0": "s0"}, True)[0]["reward"] == -1.0
+    assert outcome_rows(problems, rows, {"t0": "s0"}, Rewards(), random.Random(0))[0]["reward"] == 0.5
+    assert (
+        outcome_rows(problems, rows, {"t0": "s0"}, Rewards(duplicate="invalid"), random.Random(0))[0]["reward"] == -1.0
+    )
 
 
 def test_the_buffer_takes_valid_problems_once_and_marks_the_unsolved():
@@ -185,7 +188,7 @@ def test_sequences_have_advantages_by_group(whiten):
     outcomes = [{"reward": r} for r in (0.75, -1.0, None, 0.5)]
     rollouts = [{**proposal(i, "s0"), "problem_id": f"q{i // 2}", "attempt": i % 2} for i in range(4)]
     judged = [{"reward": r} for r in (1.0, -0.5, -0.5, -0.5)]
-    by_slot = train_sequences(population, proposals, outcomes, rollouts, judged, whiten)
+    by_slot = train_sequences(population, proposals, outcomes, rollouts, judged, whiten, BOTH)
     teacher, student = by_slot["t0"], by_slot["s0"]
     assert len(teacher) == 3, "a proposal lost to the infrastructure is left out"
     assert teacher[0].advantage > 0 > teacher[1].advantage and teacher[2].advantage == 0
@@ -204,9 +207,30 @@ def test_the_single_agent_trains_on_both_roles():
         rollouts,
         [{"reward": 1.0}, {"reward": -1.0}],
         "adapter_role",
+        BOTH,
     )
     assert [s.kind[0] for s in by_slot["a0"]] == ["teacher", "teacher", "student", "student"]
     assert [round(s.advantage, 5) for s in by_slot["a0"]] == [1.0, -1.0, 1.0, -1.0]
+
+
+def test_who_does_not_learn_has_no_sequences_and_changes_nothing_for_others():
+    population = founders(1, 1)
+    rollouts = [{**proposal(0, "s0"), "problem_id": "q0", "attempt": i} for i in range(2)]
+    tables = (
+        [proposal(0), proposal(0)],
+        [{"reward": 0.5}, {"reward": -1.0}],
+        rollouts,
+        [{"reward": 1.0}, {"reward": 0}],
+    )
+    joint = train_sequences(population, *tables, "adapter_role", BOTH)
+    frozen = train_sequences(population, *tables, "adapter_role", ("student",))
+    assert joint["t0"] and not frozen["t0"] and frozen["s0"] == joint["s0"]
+
+
+def test_schedules_of_learning():
+    assert [learning_roles(Update(), step) for step in (1, 2)] == [BOTH, BOTH]
+    assert [learning_roles(Update(schedule="alternating"), step) for step in (1, 2)] == [("teacher",), ("student",)]
+    assert [learning_roles(Update(roles=("student",)), step) for step in (1, 2)] == [("student",), ("student",)]
 
 
 @pytest.mark.parametrize(

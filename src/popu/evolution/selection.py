@@ -36,6 +36,7 @@ class SelectionConfig:
         crossover_probability: chance of a crossover where both kinds of operators are listed.
         operators: names, drawn evenly within their kind, or weights by name.
         roles: which sub-populations evolve.
+        survivors: who stays: the members of the highest "bound", or "random" ones (of those that may be replaced).
 
     Raises:
         ValueError: a value out of range, an unknown operator (naming the nearest) or role.
@@ -51,6 +52,7 @@ class SelectionConfig:
     crossover_probability: float = 0.5
     operators: tuple[str, ...] | Mapping[str, float] = DEFAULT_OPERATORS
     roles: tuple[str, ...] = ("teacher", "student")
+    survivors: str = "bound"
 
     @property
     def weights(self) -> dict[str, float]:
@@ -66,6 +68,8 @@ class SelectionConfig:
             raise ValueError(f"child_rating: expected inherited or initial, found {self.child_rating!r}")
         if self.parent_selection not in ("uniform", "tournament"):
             raise ValueError(f"parent_selection: expected uniform or tournament, found {self.parent_selection!r}")
+        if self.survivors not in ("bound", "random"):
+            raise ValueError(f"survivors: expected bound or random, found {self.survivors!r}")
         if self.tournament_size < 1:
             raise ValueError(f"tournament_size: expected >= 1, found {self.tournament_size!r}")
         if self.grace_steps < 0:
@@ -100,11 +104,14 @@ class Replacement:
 
 def cullable(members: Sequence[Member], step: int, config: SelectionConfig) -> tuple[Member, ...]:
     """Those of one sub-population who may be replaced, by ascending bound: not the best, no child within its
-    grace.
+    grace. With random survivors in the order of `members`, the best among them.
 
     Ties keep the order of `members`; among equally good ones the last is the best.
     """
-    ranked = sorted(members, key=lambda member: lower_bound(member, config.bound_sigmas))[:-1]
+    if config.survivors == "random":
+        ranked = list(members)
+    else:
+        ranked = sorted(members, key=lambda member: lower_bound(member, config.bound_sigmas))[:-1]
     return tuple(m for m in ranked if m.generation == 0 or step - m.born_step >= config.grace_steps)
 
 

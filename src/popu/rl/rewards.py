@@ -4,8 +4,11 @@ Verdicts and statuses are the strings of the verifier's enums. Source: paper, se
 the verifier's finer verdicts onto "wrong but well formed" and "invalid" is `docs/verifier.md`.
 """
 
+import random
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+
+from popu.config import Rewards
 
 INFRASTRUCTURE = "infrastructure"
 FAULTS = ("raised", "timeout", "memory", "crashed", "too_large", "unsupported_value", "denied")
@@ -19,6 +22,44 @@ STUDENT_REWARDS: Mapping[str, float | None] = {
 }
 INVALID_STATUSES = ("bad_format", "nondeterministic", *FAULTS)
 STATUSES = ("ok", *INVALID_STATUSES, INFRASTRUCTURE)
+
+
+def pay_student(config: Rewards, verdict: str, rng: random.Random) -> float | None:
+    """What an attempt pays under the config: the paper's `student_reward` by default, in an ablation or null another.
+
+    `random` draws +1 or -0.5 evenly whatever was answered; `format` pays +1 for every well-formed answer.
+    """
+    paid = student_reward(verdict)
+    if paid is None or config.source == "verifier":
+        return paid
+    if config.source == "random":
+        return rng.choice((1.0, -0.5))
+    return -1.0 if verdict == "bad_format" else 1.0
+
+
+def pay_teacher(
+    config: Rewards, status: str, rho: float | None, is_duplicate: bool, rng: random.Random
+) -> float | None:
+    """What a proposal pays under the config: the paper's `teacher_reward` by default.
+
+    `random` draws evenly from [0, 1) whatever was proposed; `format` pays +1 for every valid problem. A target band and
+    the price of duplicates count where the verifier pays.
+    """
+    paid = teacher_reward(status, rho)
+    if paid is None:
+        return None
+    if config.source == "random":
+        return rng.random()
+    if status in INVALID_STATUSES or rho is None:
+        return paid
+    if config.source == "format":
+        return 1.0
+    if config.duplicate == "invalid" and is_duplicate:
+        return -1.0
+    if config.target_band is not None:
+        low, high = config.target_band
+        return float(low <= rho <= high)
+    return paid
 
 
 def student_reward(verdict: str) -> float | None:

@@ -92,6 +92,7 @@ def selection_config(settings: Run) -> SelectionConfig:
             crossover_probability=evolution.crossover_probability,
             operators=evolution.operators,
             roles=evolution.roles,
+            survivors=evolution.survivors,
         )
         if evolution.every and population.kind == "teams":
             check_survivors(config, {"teacher": population.n_teachers, "student": population.n_students})

@@ -1,5 +1,7 @@
 """propose: match teachers with students, then every teacher writes its proposals, all types in one call.
 
+With `proposals.source: grammar` no teacher writes: a fixed curriculum takes the proposals' place.
+
 Reads population.json and the buffer of the step before and the teachers' adapters; writes matches.json and
 proposals.parquet.
 """
@@ -11,8 +13,11 @@ from popu import artifacts
 from popu.config import Run
 from popu.engine.base import TransformersEngine
 from popu.engine.protocol import Completion, Request
+from popu.grammar.examples import problems_of, reference_of, sample_example
+from popu.grammar.levels import PRETRAINING_LEVELS
 from popu.population.matchmaking import match
 from popu.population.member import Population
+from popu.problems.prompts import proposal_text
 from popu.problems.types import PROBLEM_TYPES
 from popu.rundir import RunDirectory
 from popu.seeds import derive_rng
@@ -29,14 +34,18 @@ def propose(run: RunDirectory, step: int, backend: Backend) -> None:
     rng = derive_rng(settings.seed, step, "match")
     matches = match(population, rng, settings.training.matching.method)
     buffer = read_buffer(run, step - 1)
-    adapters = {m.version: read_member_adapter(run, state, m.slot) for m in population.teachers}
-    rows, requests = _plan(settings, step, population, buffer, backend.engine(settings))
-    completions = backend.engine(settings).generate(requests, adapters, backend.check)
+    engine = backend.engine(settings)
+    rows, requests = _plan(settings, step, population, buffer, engine)
+    if settings.training.proposals.source == "grammar":
+        proposals = _from_grammar(settings, step, rows, engine)
+    else:
+        adapters = {m.version: read_member_adapter(run, state, m.slot) for m in population.teachers}
+        proposals = _rows(engine, rows, engine.generate(requests, adapters, backend.check), step)
     directory = run.step(step)
     matches_path, proposals_path = directory / "matches.json", directory / "proposals.parquet"
     values = [{"teacher": m.teacher_slot, "student": m.student_slot, "p": m.p} for m in matches]
     artifacts.write_json(matches_path, values)
-    artifacts.write_table(proposals_path, "proposals", _rows(backend.engine(settings), rows, completions, step))
+    artifacts.write_table(proposals_path, "proposals", proposals)
     run.finish(step, "propose", [matches_path, proposals_path])
 
 
@@ -82,7 +91,7 @@ def _rows(
     return [
         {
             **row,
-            "proposal_id": f"{step:05d}-p{row['group']:04d}.{i}",
+            "proposal_id": proposal_id(step, row["group"], i),
             "completion": engine.decode(completion.tokens),
             "tokens": list(completion.tokens),
             "log_probs": list(completion.log_probs),
@@ -91,3 +100,34 @@ def _rows(
         for row, group in zip(rows, completions, strict=True)
         for i, completion in enumerate(group)
     ]
+
+
+def _from_grammar(
+    settings: Run, step: int, rows: Sequence[dict[str, Any]], engine: TransformersEngine
+) -> list[dict[str, Any]]:
+    """Proposals that nobody wrote: as many of each type, each a problem of the base's grammar, levels evenly."""
+    proposals = []
+    for row in rows:
+        for i in range(settings.training.proposals.proposals_per_prompt):
+            rng = derive_rng(settings.seed, step, "grammar", row["slot"], row["group"], i)
+            example = sample_example(rng.choice(PRETRAINING_LEVELS), "pretraining", rng)
+            text = proposal_text(problems_of(example, row["problem_type"])[0])
+            tokens = engine.encode(text)
+            proposals.append(
+                {
+                    **row,
+                    "reference_programs": [example.source] if row["problem_type"] == "code_f" else [],
+                    "reference_inputs": [reference_of(example).input] if row["problem_type"] == "code_f" else [],
+                    "proposal_id": proposal_id(step, row["group"], i),
+                    "completion": text,
+                    "tokens": list(tokens),
+                    "log_probs": [0.0] * len(tokens),
+                    "finish_reason": "stop",
+                }
+            )
+    return proposals
+
+
+def proposal_id(step: int, group: int, i: int) -> str:
+    """The name of proposal `i` of a prompt."""
+    return f"{step:05d}-p{group:04d}.{i}"

@@ -4,7 +4,7 @@ Reads proposals, rollouts, verdicts, outcomes, adapters and optimizer states; wr
 optimizer/<slot>.safetensors and update_metrics.parquet.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from popu import artifacts
+from popu.config import Update
 from popu.errors import ArtifactError
 from popu.population.adapter import write_adapter
 from popu.population.member import Population
@@ -38,6 +39,7 @@ def update(run: RunDirectory, step: int, backend: Backend) -> None:
         run.table(step, "solve", "rollouts"),
         run.table(step, "verify", "verdicts"),
         settings.training.update.whiten,
+        learning_roles(settings.training.update, step),
     )
     outputs: list[Path] = []
     metrics: list[dict[str, Any]] = []
@@ -60,6 +62,13 @@ def update(run: RunDirectory, step: int, backend: Backend) -> None:
     path = run.step(step) / "update_metrics.parquet"
     artifacts.write_table(path, "update_metrics", metrics)
     run.finish(step, "update", [*outputs, path])
+
+
+def learning_roles(config: Update, step: int) -> tuple[str, ...]:
+    """Who learns in this step."""
+    if config.schedule == "joint":
+        return config.roles
+    return tuple(role for role in config.roles if role == ("teacher" if step % 2 else "student"))
 
 
 def write_optimizer(path: Path, tensors: dict[str, torch.Tensor]) -> Path:
@@ -87,10 +96,12 @@ def train_sequences(
     rollouts: Sequence[Row],
     verdicts: Sequence[Row],
     whiten: str,
+    roles: Container[str],
 ) -> dict[str, list[TrainSequence]]:
     """Every slot's sequences with their advantages; rows without a reward (infrastructure) are left out.
 
     A teacher's group is the proposals of one prompt, invalid ones included; a student's its rollouts on one problem.
+    Only `roles` learn.
     """
     teacher_rows = [
         ("teacher", row, f"{row['slot']}/{row['group']}", outcome["reward"])
@@ -99,7 +110,7 @@ def train_sequences(
     student_rows = [
         ("student", row, row["problem_id"], verdict["reward"]) for row, verdict in zip(rollouts, verdicts, strict=True)
     ]
-    rows = [item for item in teacher_rows + student_rows if item[3] is not None]
+    rows = [item for item in teacher_rows + student_rows if item[3] is not None and item[0] in roles]
     blocks = {
         "adapter_role": lambda role, row: f"{row['slot']}/{role}",
         "population": lambda role, row: role,

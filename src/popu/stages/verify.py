@@ -5,14 +5,17 @@ outcomes.parquet (a row a proposal: rho and the teacher's reward) buffer.parquet
 new problems) and buffer_index.parquet.
 """
 
+import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from popu import artifacts
+from popu.config import Rewards
 from popu.problems.check import answer_of, judge
 from popu.problems.types import problem_of
-from popu.rl.rewards import solve_fraction, student_reward, teacher_reward
+from popu.rl.rewards import pay_student, pay_teacher, solve_fraction
 from popu.rundir import RunDirectory
+from popu.seeds import derive_rng
 from popu.stages.backend import Backend
 from popu.stages.buffer import read_buffer, write_buffer
 
@@ -28,17 +31,18 @@ def verify(run: RunDirectory, step: int, backend: Backend) -> None:
         for row in rollouts
     ]
     judged = judge(answers, backend.executor(run.settings))
+    rewards = run.settings.training.rewards
+    rng = derive_rng(run.settings.seed, step, "rewards")
     verdicts = [
         {
             **{name: row[name] for name in ("problem_id", "slot", "attempt")},
             "verdict": str(result.verdict),
             "reason": result.reason,
-            "reward": student_reward(str(result.verdict)),
+            "reward": pay_student(rewards, str(result.verdict), rng),
         }
         for row, result in zip(rollouts, judged, strict=True)
     ]
-    invalid_duplicates = run.settings.training.rewards.duplicate == "invalid"
-    outcomes = outcome_rows(problems, verdicts, opponents, invalid_duplicates)
+    outcomes = outcome_rows(problems, verdicts, opponents, rewards, rng)
     paths = [run.step(step) / f"{name}.parquet" for name in ("verdicts", "outcomes")]
     for path, rows in zip(paths, (verdicts, outcomes), strict=True):
         artifacts.write_table(path, path.stem, rows)
@@ -50,7 +54,8 @@ def outcome_rows(
     problems: Sequence[Mapping[str, Any]],
     verdicts: Sequence[Mapping[str, Any]],
     opponents: Mapping[str, str],
-    invalid_duplicates: bool,
+    rewards: Rewards,
+    rng: random.Random,
 ) -> list[dict[str, Any]]:
     """rho and the teacher's reward of every proposal; None where the infrastructure failed."""
     by_problem: dict[str, list[str]] = {}
@@ -64,9 +69,7 @@ def outcome_rows(
             status, rho = ("too_large", None) if tried is None else (status, solve_fraction(tried))
         if status == "ok" and rho is None:
             status = "infrastructure"
-        reward = teacher_reward(status, rho)
-        if invalid_duplicates and status == "ok" and problem["duplicate_of"]:
-            reward = -1.0
+        reward = pay_teacher(rewards, status, rho, bool(problem["duplicate_of"]), rng)
         rows.append(
             {
                 **{name: problem[name] for name in ("proposal_id", "problem_id", "slot")},
