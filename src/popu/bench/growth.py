@@ -125,9 +125,9 @@ def _draw(curves: Mapping[str, Mapping[int, float]], path: Path) -> None:
         "pairs": "pairs of a teacher and a student",
         "problems": "proposals a step",
         "step": "number of the step",
-        "buffer": "problems in the buffer (its share of a step)",
+        "buffer": "problems in the buffer (reading and writing it)",
     }
-    figure, axes = plt.subplots(1, 4, figsize=(13, 3.2), constrained_layout=True)
+    figure, axes = plt.subplots(1, 4, figsize=(14, 3.2), constrained_layout=True)
     for axis, (name, curve) in zip(axes, curves.items(), strict=True):
         sizes, seconds = list(curve), list(curve.values())
         axis.loglog(sizes, seconds, "o-")

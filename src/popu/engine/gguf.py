@@ -44,6 +44,7 @@ def convert(gguf: Path, out: Path) -> str:
     plain.generation_config = model.generation_config
     plain.save_pretrained(out)
     tokenizer.save_pretrained(out)
+    (out / "model.safetensors").chmod(0o644)  # as other files; safetensors writes for its owner alone
     digest = sha256(out / "model.safetensors")
     write_json(out / "card.json", {"name": out.name, "source": gguf.name, "sha256": digest})
     return digest
