@@ -29,6 +29,7 @@ rule train_all:
     input:
         bundles=last_bundles(),
         summary=summary_files(),
+        page=f"{EXPERIMENT}/report/index.html",
 
 
 rule pretrain_nano:

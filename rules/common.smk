@@ -181,5 +181,9 @@ def dynamics_tables():
     ]
 
 
+def report_figures():
+    return ["dynamics", *(["heldout"] if CONFIG.heldout.tasks_per_level else [])]
+
+
 def summary_files():
     return [f"{EXPERIMENT}/summary.{ending}" for ending in ("json", "md", "png")]

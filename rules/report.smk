@@ -1,6 +1,7 @@
-# Report: the experiment at a glance.
+# Report: the experiment at a glance, and one page to read.
 #
-# Needs: the held-out tables and the dynamics of all runs. Makes: summary.json, summary.md and summary.png.
+# Needs: the held-out tables and the dynamics of all runs. Makes: summary.json, summary.md and summary.png; report/ with
+# index.html, tables and figures.
 
 
 rule summary:
@@ -19,3 +20,42 @@ rule summary:
         popu=POPU,
     shell:
         "{params.popu} summary --experiment {params.experiment} > {log} 2>&1"
+
+
+rule page:
+    input:
+        bundles=last_bundles(),
+        heldout=heldout_tables,
+        dynamics=dynamics_tables(),
+    output:
+        page=report(
+            f"{EXPERIMENT}/report/index.html",
+            category="Report",
+            caption="../docs/captions/page.rst",
+        ),
+        figures=[
+            report(
+                f"{EXPERIMENT}/report/figures/{name}.png",
+                category="Figures",
+                caption=f"../docs/captions/{name}.rst",
+            )
+            for name in report_figures()
+        ],
+        tables=[
+            report(
+                f"{EXPERIMENT}/report/tables/{name}.csv",
+                category="Tables",
+                caption=f"../docs/captions/{name}.rst",
+            )
+            for name in ("claims", "main", "differences", "iqm", "cost")
+        ],
+    log:
+        f"{EXPERIMENT}/logs/report.log",
+    conda:
+        "../envs/popu.yaml"
+    params:
+        experiment=EXPERIMENT,
+        out=folder,
+        popu=POPU,
+    shell:
+        "{params.popu} report --experiment {params.experiment} --out {params.out} > {log} 2>&1"

@@ -74,6 +74,13 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("what", choices=("problem", "rollout", "member"))
     show.add_argument("id", help="00012-q0003.1 or 00012-p0003.1, 00012-q0003.1/0, s0.g1")
     show.add_argument("--run", type=Path, required=True, help="a run's seed directory")
+    forking = _command(commands, "fork", _fork, "a new arm that begins at a checkpoint of a run")
+    forking.add_argument("run", type=Path, metavar="RUN", help="a seed directory")
+    forking.add_argument("--at", type=int, required=True, metavar="STEP", help="a step with a checkpoint")
+    forking.add_argument("--arm", required=True, help="the new arm's name")
+    forking.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a key below training")
+    comparison = _command(commands, "compare", _compare, "two runs: settings that differ, metrics, held-out scores")
+    comparison.add_argument("runs", type=Path, nargs=2, metavar="RUN", help="seed directories")
     status = _command(commands, "status", _status, "step, time left, solve rate and ratings of every run")
     status.add_argument("--results", type=Path, default=Path("results"))
     status.add_argument("--json", action="store_true")
@@ -175,12 +182,21 @@ def _watch_parent() -> None:
 def _command_summary(commands: Commands) -> None:
     summary = _command(commands, "summary", _summary, "learning and dynamics of an experiment: JSON, Markdown, figure")
     summary.add_argument("--experiment", type=Path, required=True, help="the experiment's directory")
+    report = _command(commands, "report", _report, "tables, figures and one page of an experiment")
+    report.add_argument("--experiment", type=Path, required=True, help="the experiment's directory")
+    report.add_argument("--out", type=Path, required=True, help="a directory")
 
 
 def _summary(arguments: argparse.Namespace) -> None:
     from popu.report.summary import write_summary
 
     write_summary(arguments.experiment)
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    from popu.report.page import write_report
+
+    write_report(arguments.experiment, arguments.out)
 
 
 def _export(arguments: argparse.Namespace) -> None:
@@ -215,6 +231,21 @@ def _show(arguments: argparse.Namespace) -> None:
     _ = run.settings  # names what is missing where this is no run
     functions = {"problem": show.show_problem, "rollout": show.show_rollout, "member": show.show_member}
     print(functions[arguments.what](run, arguments.id))
+
+
+def _fork(arguments: argparse.Namespace) -> None:
+    from popu.rundir import RunDirectory
+    from popu.stages.fork import config_lines, fork
+
+    run, lines = fork(RunDirectory(arguments.run), arguments.at, arguments.arm, arguments.set)
+    print(f"{run.path}: go on with it under this arm\n{config_lines(arguments.arm, lines)}")
+
+
+def _compare(arguments: argparse.Namespace) -> None:
+    from popu.report.compare import as_text, compare
+    from popu.rundir import RunDirectory
+
+    print(as_text(compare(*(RunDirectory(path) for path in arguments.runs))))
 
 
 def _status(arguments: argparse.Namespace) -> None:

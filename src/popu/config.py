@@ -303,8 +303,12 @@ def read_config(path: Path) -> Config:
 
 def arm_training(config: Config, arm: str) -> Training:
     """The default training settings with the arm's few lines over them."""
-    merged = _merge(config.training.model_dump(mode="json"), config.arms[arm])
-    return _validate(Training, merged, f"arms.{arm}.")
+    return parse_training(config.training, config.arms[arm], f"arms.{arm}.")
+
+
+def parse_training(base: Training, lines: Mapping[str, Any], prefix: str) -> Training:
+    """Settings with some lines over them; faults are named with `prefix`. Raises ConfigError."""
+    return _validate(Training, _merge(base.model_dump(mode="json"), lines), prefix)
 
 
 def run_id(run: Run) -> str:

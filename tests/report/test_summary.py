@@ -12,6 +12,7 @@ def rows(gain, n=40, in_buffer=()):
             out.append(
                 {
                     "member": member,
+                    "slot": member.split(".")[0] if member != "base" else "",
                     "task_id": f"code_o/1/{task}",
                     "problem_type": "code_o",
                     "level": 1,

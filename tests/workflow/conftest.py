@@ -30,6 +30,9 @@ TINY = {
 }
 
 
+MEASURED = ("timings.json", ".lock", "index.html", "cost.csv", "cost.md", "cost.tex")  # they hold seconds
+
+
 class Workspace:
     """A directory with a config, in which Snakemake runs."""
 
@@ -79,8 +82,8 @@ class Workspace:
             timeout=300,
         )
 
-    def run_directory(self) -> Path:
-        (path,) = (self.path / "results" / "tiny").glob("pair-*/seed1")
+    def run_directory(self, arm: str = "pair") -> Path:
+        (path,) = (self.path / "results" / "tiny").glob(f"{arm}-*/seed1")
         return path
 
     def digests(self) -> dict[str, str]:
@@ -89,7 +92,7 @@ class Workspace:
         return {
             str(path.relative_to(self.path)): hashlib.sha256(path.read_bytes()).hexdigest()
             for path in files
-            if path.name not in ("timings.json", ".lock") and "logs" not in path.parts
+            if path.name not in MEASURED and "logs" not in path.parts
         }
 
 

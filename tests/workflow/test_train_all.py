@@ -8,6 +8,7 @@ import shutil
 import pandas as pd
 import pytest
 import torch
+import yaml
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
@@ -137,6 +138,50 @@ def test_show_names_what_became_of_a_problem(finished):
     for what, name in (("problem", "00009-q0000.0"), ("problem", "x"), ("rollout", "00001-q0000.0"), ("member", "z")):
         result = finished.popu("show", what, name, "--run", str(run))
         assert (result.returncode, result.stderr.count("\n")) == (2, 1), result.stderr
+
+
+def test_the_report_is_one_page_with_tables_and_figures(finished):
+    directory = finished.run_directory().parents[1] / "report"
+    page = (directory / "index.html").read_text()
+    assert page.count("<img") >= 2 and "undecided" in page and "http" not in page.split("<body>")[1]
+    assert (directory / "figures" / "dynamics.svg").is_file()
+    rows = (directory / "tables" / "main.csv").read_text().splitlines()
+    assert len(rows) > 5 and rows[0].startswith("arm,members,column,value,low,high")
+
+
+def test_the_report_is_made_again_byte_for_byte(copied):
+    directory = copied.run_directory().parents[1] / "report"
+    before = {path.name: path.read_bytes() for path in directory.rglob("*.*")}
+    shutil.rmtree(directory)
+    assert copied.run("train_all").returncode == 0
+    assert {path.name: path.read_bytes() for path in directory.rglob("*.*")} == before
+
+
+def test_a_fork_goes_on_under_other_settings(copied, finished):
+    run = copied.run_directory()
+    change = ("--set", "evolution.every=0", "--set", "steps=3")
+    result = copied.popu("fork", str(run), "--at", "2", "--arm", "calm", *change)
+    assert result.returncode == 0, result.stderr
+    forked = copied.run_directory("calm")
+    state = popu.load_run(forked).run.state(2)
+    assert state.members == popu.load_run(run).run.state(2).members and not any(state.optimizers.values())
+    arms = yaml.safe_load(result.stdout.splitlines()[-1])["arms"]
+    copied.write({**TINY, "arms": arms})
+    done = copied.run("train_all")
+    assert done.returncode == 0, done.stderr[-3000:]
+    outcomes = popu.load_run(forked).frame("outcomes")
+    assert set(outcomes["step"]) == {1, 2, 3}
+    assert outcomes[outcomes["step"] < 3].equals(popu.load_run(run).frame("outcomes"))
+    for wrong in (("--at", "1"), ("--at", "2", "--set", "lora.rank=4"), ("--at", "2", "--set", "evolution.evry=1")):
+        fault = copied.popu("fork", str(run), "--arm", "other", *wrong)
+        assert (fault.returncode, fault.stderr.count("\n")) == (2, 1), fault.stderr
+    assert copied.popu("fork", str(run), "--at", "2", "--arm", "calm", *change).returncode == 2, "it exists"
+
+
+def test_compare_a_run_with_itself(finished):
+    run = str(finished.run_directory())
+    text = finished.popu("compare", run, run).stdout
+    assert "none" in text and "solve_rate" in text and "0.0 (0.0 to 0.0; 1 x " in text
 
 
 def test_lineage_is_two_tables_and_json(finished):

@@ -5,12 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
+
+from popu.artifacts import atomic_write
 
 matplotlib.use("Agg")
 
 from matplotlib import pyplot as plt  # noqa: E402
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
+LINES = ("-", "--", ":", "-.")  # once the colours are used up
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
@@ -62,3 +66,131 @@ def _gains(axis: Any, scores: Mapping[str, Any]) -> None:
     axis.axhline(0, color="0.6", linewidth=0.8)
     axis.set_xticks(range(len(suites)), suites, rotation=30)
     axis.set(title="held-out gain over the base, points")
+
+
+# --- the evidence ------------------------------------------------------------------------------------------------
+
+PANELS = (
+    ("solve_rate", "solve rate of valid problems"),
+    ("n_nodes", "syntax nodes of written programs"),
+    ("coverage_net", "archive cells beyond the seeds"),
+    ("unique_share", "distinct programs / valid"),
+    ("top_share", "share of the commonest program"),
+    ("duplicate_share", "duplicates / valid"),
+    ("teacher_entropy", "teachers' entropy, nats a token"),
+    ("student_entropy", "students' entropy, nats a token"),
+)
+SMOOTHED = 5  # steps of the running mean of a line
+
+
+def dynamics_figure(metrics: Mapping[str, Mapping[int, Sequence[Mapping[str, Any]]]]) -> Any:
+    """A panel a metric: runs as thin lines, the arm's mean over runs as a thick one, both smoothed.
+
+    `metrics`: arm -> seed -> rows of steps.
+    """
+    figure, axes = plt.subplots(2, 4, figsize=(15, 6.4), constrained_layout=True, sharex=True)
+    for axis, (name, title) in zip(axes.flat, PANELS, strict=True):
+        for i, (arm, runs) in enumerate(metrics.items()):
+            style = {"color": COLOURS[i % len(COLOURS)], "linestyle": LINES[i // len(COLOURS) % len(LINES)]}
+            curves = [np.array([row.get(name, np.nan) for row in rows]) for rows in runs.values()]
+            for curve in curves:
+                axis.plot(np.arange(1, len(curve) + 1), _smooth(curve), linewidth=0.5, alpha=0.5, **style)
+            shortest = min(map(len, curves))
+            average = _mean_of([curve[:shortest] for curve in curves])
+            axis.plot(np.arange(1, shortest + 1), _smooth(average), linewidth=2, label=arm, **style)
+        axis.set_title(title, fontsize=10)
+        axis.xaxis.get_major_locator().set_params(integer=True)
+        axis.spines[["top", "right"]].set_visible(False)
+    for axis in axes[1]:
+        axis.set_xlabel("step")
+    axes[0, 0].legend(frameon=False, fontsize=8)
+    return figure
+
+
+def heldout_figure(estimates: Mapping[str, Mapping[str, Any]], base: Any) -> Any:
+    """Held-out accuracy by arm and group of members, with intervals; the bare base as a line.
+
+    `estimates`: arm -> group -> Estimate or None; `base`: an Estimate or None.
+    """
+    groups = list(dict.fromkeys(group for values in estimates.values() for group in values))
+    figure, axis = plt.subplots(figsize=(1.6 + 1.5 * len(estimates), 4), constrained_layout=True)
+    for i, group in enumerate(groups):
+        offset = 0.13 * (i - (len(groups) - 1) / 2)
+        points = [(x + offset, v[group]) for x, v in enumerate(estimates.values()) if v.get(group) is not None]
+        if points:
+            values = [e.value for _, e in points]
+            errors = [[e.value - (e.value if e.low is None else e.low) for _, e in points]]
+            errors += [[(e.value if e.high is None else e.high) - e.value for _, e in points]]
+            style: dict[str, Any] = {"color": COLOURS[i % len(COLOURS)], "fmt": MARKERS[i % len(MARKERS)]}
+            axis.errorbar([x for x, _ in points], values, yerr=errors, markersize=5, capsize=2, label=group, **style)
+    if base is not None:
+        axis.axhline(base.value, color="0.5", linewidth=1, linestyle="--", label="bare base")
+    axis.set_xticks(range(len(estimates)), list(estimates), rotation=15)
+    axis.set_ylabel("held-out accuracy, %")
+    axis.legend(frameon=False, fontsize=8)
+    axis.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def ratings_figure(rows: Sequence[Mapping[str, Any]], births: Sequence[Mapping[str, Any]]) -> Any:
+    """Ratings (mu) of every member of one run by step, teachers and students apart; births named by operator."""
+    figure, axes = plt.subplots(1, 2, figsize=(12, 3.8), constrained_layout=True, sharey=True)
+    for axis, role in zip(axes, ("teacher", "student"), strict=True):
+        own = [row for row in rows if row["role"] == role and row["metric"] == "mu"]
+        slots = sorted({row["slot"] for row in own})
+        for member in dict.fromkeys(row["member"] for row in own):
+            points = [(row["step"], row["value"]) for row in own if row["member"] == member]
+            colour = COLOURS[slots.index(member.split(".")[0]) % len(COLOURS)]
+            axis.plot(*zip(*points, strict=True), color=colour, linewidth=1.2)
+        for birth in births:
+            if birth["slot"] in slots:
+                colour = COLOURS[slots.index(birth["slot"]) % len(COLOURS)]
+                axis.plot(birth["step"], birth["mu"], "o", color=colour, markersize=4)
+                place = (birth["step"], birth["mu"])
+                axis.annotate(
+                    birth["operator"], place, fontsize=6, rotation=40, xytext=(2, 2), textcoords="offset points"
+                )
+        axis.set(title=f"{role}s", xlabel="step")
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("rating mu (dots: births)")
+    return figure
+
+
+def specialisation_figure(table: np.ndarray, members: Sequence[str], columns: Sequence[str]) -> Any:
+    """Accuracy in % of every member (rows) by type and level (columns) as a heat map with its numbers."""
+    size = (2 + 0.7 * len(columns), 1.2 + 0.35 * len(members))
+    figure, axis = plt.subplots(figsize=size, constrained_layout=True)
+    image = axis.imshow(table, cmap="cividis", aspect="auto", vmin=0, vmax=100)
+    axis.set_xticks(range(len(columns)), list(columns), rotation=30, fontsize=8)
+    axis.set_yticks(range(len(members)), list(members), fontsize=8)
+    for (i, j), value in np.ndenumerate(table):
+        colour = "white" if value < 55 else "black"
+        axis.text(j, i, f"{value:.0f}", ha="center", va="center", fontsize=7, color=colour)
+    figure.colorbar(image, ax=axis, label="accuracy, %")
+    return figure
+
+
+def save(figure: Any, directory: Path, name: str) -> list[Path]:
+    """`<name>.png` and `<name>.svg`, equal bytes for equal figures; closes the figure."""
+    paths = []
+    for ending, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
+        path = directory / f"{name}.{ending}"
+        with atomic_write(path) as temporary, plt.rc_context({"svg.hashsalt": name}):
+            figure.savefig(temporary, format=ending, dpi=110, metadata=metadata)
+        paths.append(path)
+    plt.close(figure)
+    return paths
+
+
+def _smooth(curve: np.ndarray) -> np.ndarray:
+    """Mean over the steps at most SMOOTHED // 2 away, of those that have a value."""
+    half = SMOOTHED // 2
+    windows = (curve[max(0, i - half) : i + half + 1] for i in range(len(curve)))
+    return np.array([np.nan if np.isnan(w).all() else np.nanmean(w) for w in windows])
+
+
+def _mean_of(curves: Sequence[np.ndarray]) -> np.ndarray:
+    table = np.stack(curves)
+    counts = np.isfinite(table).sum(0)
+    sums: np.ndarray = np.nansum(table, axis=0)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)

@@ -16,7 +16,7 @@ LEVEL = 0.05
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 Scores = Mapping[int, np.ndarray]
-"""Seed -> a score of every task (n_tasks,), the same tasks in the same order for every seed."""
+"""Seed -> a score of every task (n_tasks,), tasks in the same order for every seed; NaN where one is left out."""
 
 
 @dataclass(frozen=True)
@@ -28,25 +28,30 @@ class Estimate:
     high: float | None
     n_runs: int
     n_tasks: int
-    p: float | None = None  # two-sided, against 0; of differences and slopes
+    p: float | None = None  # two-sided, against 0; of differences and slopes over at least two runs
 
 
 def mean(scores: Scores, seed: int = 0) -> Estimate:
     """The mean over runs of their means over tasks. Raises ValueError without a run or a task."""
     table = _table(scores)
+    if _sizes(table) == (1, 1):
+        return Estimate(float(table[0, np.isfinite(table[0])][0]), None, None, 1, 1)
     draws = _draws(table, seed)
-    return Estimate(float(table.mean()), *_interval(draws), *table.shape)
+    return Estimate(float(_run_means(table).mean()), *_interval(draws), *_sizes(table))
 
 
 def difference(ours: Scores, theirs: Scores, seed: int = 0) -> Estimate | None:
-    """Ours minus theirs on the seeds that both have; None where there is none."""
-    common = sorted({*ours} & {*theirs})
-    if not common:
+    """Ours minus theirs on the seeds that both have; None where there is none with a task in both."""
+    both = {k: ours[k] - theirs[k] for k in ours if k in theirs}
+    known = {k: values for k, values in both.items() if np.isfinite(values).any()}
+    if not known:
         return None
-    table = _table({k: ours[k] - theirs[k] for k in common})
+    table = _table(known)
+    if len(table) < 2:
+        return mean(known, seed)
     draws = _draws(table, seed)
     low, high = _interval(draws)
-    return Estimate(float(table.mean()), low, high, len(table), table.shape[1], _two_sided(draws))
+    return Estimate(float(_run_means(table).mean()), low, high, *_sizes(table), _two_sided(draws))
 
 
 def interquartile_mean(scores: Scores, seed: int = 0) -> Estimate:
@@ -92,20 +97,30 @@ def verdict(estimate: Estimate | None, p: float | None) -> Verdict:
 
 def _table(scores: Scores) -> np.ndarray:
     """(n_runs, n_tasks)."""
-    if not scores or not min(len(values) for values in scores.values()):
-        raise ValueError("scores: expected a run with a task, found none")
+    if not scores or not min(np.isfinite(values).sum() for values in scores.values()):
+        raise ValueError("scores: expected runs with a task each, found none")
     return np.stack([np.asarray(scores[k], np.float64) for k in sorted(scores)])
 
 
+def _run_means(table: np.ndarray) -> np.ndarray:
+    """(n_runs,)."""
+    means: np.ndarray = np.nanmean(table, axis=-1)
+    return means
+
+
+def _sizes(table: np.ndarray) -> tuple[int, int]:
+    """Runs, and the tasks that count in the run that has the fewest."""
+    return len(table), int(np.isfinite(table).sum(1).min())
+
+
 def _draws(table: np.ndarray, seed: int) -> np.ndarray:
-    """(N_BOOTSTRAP,) means of resampled runs, tasks resampled within each."""
+    """(N_BOOTSTRAP,) means over resampled runs of their means over resampled tasks."""
     rng = np.random.default_rng(seed)
-    n_runs, n_tasks = table.shape
+    rows = [row[np.isfinite(row)] for row in table]
     means = np.empty(N_BOOTSTRAP)
     for i in range(N_BOOTSTRAP):
-        runs = rng.integers(n_runs, size=(n_runs, 1))
-        tasks = rng.integers(n_tasks, size=(n_runs, n_tasks))
-        means[i] = table[runs, tasks].mean()
+        chosen = (rows[k] for k in rng.integers(len(rows), size=len(rows)))
+        means[i] = np.mean([row[rng.integers(len(row), size=len(row))].mean() for row in chosen])
     return means
 
 

@@ -17,6 +17,7 @@ from popu.rundir import RunDirectory
 N_BOOTSTRAP = 2000
 Z95 = (2.5, 97.5)
 BASE = "base"  # the name of the bare base in the held-out tables
+SOLVERS = ("s", "a")  # first letters of the slots that solve: students and the single agent
 
 Row = Mapping[str, Any]
 
@@ -98,11 +99,11 @@ def _compare(groups: Sequence[Sequence[Row]], value: Any) -> dict[str, Any] | No
 
 
 def task_pairs(rows: Sequence[Row], value: Any) -> np.ndarray:
-    """(n_tasks, 2): the base's value and the mean of the members' on every task of one run."""
+    """(n_tasks, 2): the base's value and the mean of the students' on every task of one run."""
     base = {row["task_id"]: value(row) for row in rows if row["member"] == BASE}
     members: dict[str, list[float]] = {task: [] for task in base}
     for row in rows:
-        if row["member"] != BASE:
+        if row["slot"][:1] in SOLVERS:
             members[row["task_id"]].append(value(row))
     return np.array([(base[task], np.mean(members[task])) for task in sorted(base)])
 

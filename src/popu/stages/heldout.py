@@ -1,4 +1,4 @@
-"""heldout: score the bare base and the members that solve on the held-out suite, after the last step.
+"""heldout: score the bare base and all members on the held-out suite, after the last step; teachers solve too.
 
 Reads the state after the last step and the buffer; writes heldout/step<n>.parquet: a row a member and task.
 """
@@ -17,14 +17,14 @@ def heldout(run: RunDirectory, step: int, backend: Backend, tasks_per_level: int
     """See the module. `in_buffer` marks tasks whose program, names and constants aside, was met in training."""
     settings = run.settings
     state = run.state(step)
-    students = population_of(state).students
+    population = population_of(state).members
     tasks = heldout_suite(tasks_per_level)
-    members = {BASE: None, **{m.id: read_member_adapter(run, state, m.slot) for m in students}}
+    members = {BASE: None, **{m.id: read_member_adapter(run, state, m.slot) for m in population}}
     scores = score(
         backend.engine(settings), backend.executor(settings), settings, tasks, members, samples, backend.check
     )
     met = {row["program_key"] for past in range(step + 1) for row in buffer_of_step(run, past)}
-    slots = {BASE: "", **{member.id: member.slot for member in students}}
+    slots = {BASE: "", **{member.id: member.slot for member in population}}
     rows = [
         {
             "member": name,

@@ -1,0 +1,113 @@
+"""Tables and claims of small known arms: one run, a missing arm, a member replaced half way, equal scores."""
+
+import numpy as np
+import pytest
+
+from popu.report.evidence import Arm, claims, difference_table, iqm_table, main_table, scores
+
+LEVELS = (1, 9)
+
+
+def heldout(base, **members):
+    """A row a member and task: 4 tasks, 8 samples, so many of them correct."""
+    rows = []
+    for name, corrects in {"base": base, **members}.items():
+        for i, n_correct in enumerate(corrects):
+            rows.append(
+                {
+                    "member": name if name == "base" else f"{name}.g0",
+                    "slot": "" if name == "base" else name,
+                    "task_id": f"code_o/{LEVELS[i % 2]}/{i}",
+                    "problem_type": "code_o" if i < 2 else "code_i",
+                    "level": LEVELS[i % 2],
+                    "samples": 8,
+                    "n_correct": n_correct,
+                    "greedy_correct": n_correct > 4,
+                    "in_buffer": i == 0,
+                }
+            )
+    return rows
+
+
+def arm(name, tables, metrics=None):
+    return Arm(name, dict.fromkeys(tables), metrics or {seed: [] for seed in tables}, tables)
+
+
+SINGLE = arm("single", {1: heldout((0, 0, 4, 4), a0=(4, 4, 4, 4)), 2: heldout((0, 0, 4, 4), a0=(4, 4, 4, 4))})
+TEAM = arm(
+    "4t4s",
+    {seed: heldout((0, 0, 4, 4), s0=(8, 8, 8, 8), s1=(8, 4, 8, 4), t0=(0, 0, 0, 0)) for seed in (1, 2, 3)},
+)
+
+
+@pytest.mark.parametrize(
+    ("suite", "group", "expected"),
+    [
+        ("all", "base", [0, 0, 50, 50]),
+        ("all", "students", [100, 75, 100, 75]),
+        ("all", "teachers", [0, 0, 0, 0]),
+        ("all", "all members", [200 / 3, 50, 200 / 3, 50]),
+        ("unmet", "students", [np.nan, 75, 100, 75]),
+        ("unseen levels", "students", [np.nan, 75, np.nan, 75]),
+        ("code_i", "students", [np.nan, np.nan, 100, 75]),
+        ("greedy", "students", [100, 50, 100, 50]),
+    ],
+)
+def test_scores_of_groups_and_suites(suite, group, expected):
+    np.testing.assert_allclose(scores(TEAM, suite, group)[1], expected)
+
+
+def test_the_weakest_is_chosen_on_one_half_and_scored_on_the_other():
+    team = arm("x", {1: heldout((0,) * 4, s0=(8, 1, 8, 1), s1=(7, 8, 7, 8))})
+    np.testing.assert_allclose(scores(team, "all", "weakest")[1], [np.nan, 100, np.nan, 100])
+    np.testing.assert_allclose(scores(team, "all", "best")[1], [np.nan, 12.5, np.nan, 12.5])
+
+
+def test_the_main_table_names_the_bare_base_once():
+    rows = main_table({"single": SINGLE, "4t4s": TEAM}).rows
+    assert [tuple(row[:2]) for row in rows].count(("bare base", "")) == 1
+    by_name = {(row[0], row[1]): row[2] for row in rows}
+    assert by_name["4t4s", "students"].value == 87.5 and by_name["4t4s", "students"].n_runs == 3
+    assert ("single", "teachers") not in by_name
+
+
+def test_differences_are_on_equal_seeds_and_equal_scores_are_decided_by_them():
+    rows = {(row[0], row[1]): row for row in difference_table({"single": SINGLE, "4t4s": TEAM}).rows}
+    assert rows["4t4s", "all"][2].value == 37.5 and rows["4t4s", "all"][2].n_runs == 2
+    assert rows["4t4s", "all"][4] == "better"
+    same = {(row[0], row[1]): row for row in difference_table({"single": SINGLE, "same": SINGLE}).rows}
+    assert same["same", "all"][2].value == 0 and same["same", "all"][4] == "undecided"
+
+
+def test_one_run_decides_nothing():
+    one = {"single": arm("single", {1: SINGLE.heldout[1]}), "4t4s": arm("4t4s", {1: TEAM.heldout[1]})}
+    assert {row[4] for row in difference_table(one).rows} == {"undecided"}
+    assert {claim.verdict for claim in claims(one)} == {"undecided"}
+
+
+def test_without_the_reference_there_is_no_comparison():
+    table = difference_table({"4t4s": TEAM})
+    assert not table.rows and "single" in table.note
+    assert claims({"other": TEAM}) == []
+
+
+def test_claims_of_dynamics():
+    steps = range(1, 41)
+    falling = {
+        seed: [{"step": s, "n_nodes": 20 - 0.1 * s, "solve_rate": 0.3 + 0.01 * s, "student_reward": 0.5} for s in steps]
+        for seed in (1, 2, 3)
+    }
+    rising = {
+        seed: [{"step": s, "n_nodes": 20 + 0.1 * s, "coverage_net": s, "student_reward": 0.1} for s in steps]
+        for seed in (1, 2, 3)
+    }
+    arms = {"single": Arm("single", {}, falling, {}), "4t4s": Arm("4t4s", {}, rising, {})}
+    found = {claim.letter: claim for claim in claims(arms)}
+    assert [found[letter].verdict for letter in ("a1", "a2", "b", "c", "d1")] == ["holds"] * 5
+    assert found["a1"].estimate.value == pytest.approx(1.0) and found["a2"].estimate.value == pytest.approx(0.1)
+    assert found["a3"].estimate is None and found["a3"].verdict == "undecided"
+    assert found["d1"].estimate.value == pytest.approx(0.4) and found["d2"].verdict == "undecided"
+
+
+def test_interquartile_means_have_a_row_an_arm():
+    assert [row[0] for row in iqm_table({"single": SINGLE, "4t4s": TEAM}).rows] == ["single", "4t4s"]
