@@ -181,8 +181,17 @@ def dynamics_tables():
     ]
 
 
+def crossplay_table():
+    return [f"{EXPERIMENT}/crossplay.parquet"] if CONFIG.crossplay.problems else []
+
+
 def report_figures():
-    return ["dynamics", *(["heldout"] if CONFIG.heldout.tasks_per_level else [])]
+    wanted = {
+        "dynamics": True,
+        "heldout": CONFIG.heldout.tasks_per_level,
+        "crossplay": CONFIG.crossplay.problems,
+    }
+    return [name for name, has in wanted.items() if has]
 
 
 def summary_files():

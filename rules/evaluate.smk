@@ -1,6 +1,6 @@
-# Evaluation: the held-out suite of grammar problems at the end of a run.
+# Evaluation: the held-out suite of grammar problems at the end of a run, and cross-play of all runs.
 #
-# Needs: the bundle of the last step. Makes: a table of a row a member and task.
+# Needs: bundles. Makes: a table of a row a member and task; of a row a teacher, student and pair of times.
 
 
 rule heldout:
@@ -23,3 +23,26 @@ rule heldout:
     shell:
         "{params.popu} stage heldout --run {params.run} --step {wildcards.step} --tasks-per-level {params.tasks}"
         " --samples {params.samples} > {log} 2>&1"
+
+
+rule crossplay:
+    input:
+        bundles=last_bundles(),
+    output:
+        table=f"{EXPERIMENT}/crossplay.parquet",
+    log:
+        f"{EXPERIMENT}/logs/crossplay.log",
+    conda:
+        "../envs/popu.yaml"
+    threads: CONFIG.engine.threads
+    resources:
+        device=1,
+    params:
+        experiment=folder,
+        popu=POPU,
+        problems=CONFIG.crossplay.problems,
+        samples=CONFIG.crossplay.samples,
+        times=CONFIG.crossplay.times,
+    shell:
+        "{params.popu} crossplay --experiment {params.experiment} --problems {params.problems}"
+        " --samples {params.samples} --times {params.times} > {log} 2>&1"

@@ -27,6 +27,7 @@ rule page:
         bundles=last_bundles(),
         heldout=heldout_tables,
         dynamics=dynamics_tables(),
+        crossplay=crossplay_table(),
     output:
         page=report(
             f"{EXPERIMENT}/report/index.html",

@@ -160,6 +160,17 @@ TABLES: dict[str, dict[str, str]] = {
     "dynamics": {"step": "i", "problem_type": "s", "metric": "s", "value": "d"},
     "member_dynamics": {"step": "i", "slot": "s", "member": "s", "role": "s", "metric": "s", "value": "d"},
     "pairs": {"step": "i", "teacher": "s", "student": "s", "p": "d", "solve_rate": "d"},
+    "crossplay": {
+        "seed": "i",
+        "teacher_arm": "s",
+        "teacher_step": "i",
+        "teacher": "s",
+        "student_arm": "s",
+        "student_step": "i",
+        "student": "s",
+        "n_attempts": "i",
+        "n_correct": "i",
+    },
     "heldout": {
         "member": "s",
         "slot": "s",

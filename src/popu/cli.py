@@ -74,6 +74,10 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("what", choices=("problem", "rollout", "member"))
     show.add_argument("id", help="00012-q0003.1 or 00012-p0003.1, 00012-q0003.1/0, s0.g1")
     show.add_argument("--run", type=Path, required=True, help="a run's seed directory")
+    cross = _command(commands, "crossplay", _crossplay, "problems of every arm and time against students of every one")
+    cross.add_argument("--experiment", type=Path, required=True, help="the experiment's directory")
+    for name in ("problems", "samples", "times"):
+        cross.add_argument(f"--{name}", type=int, required=True, help="see config/README.md")
     forking = _command(commands, "fork", _fork, "a new arm that begins at a checkpoint of a run")
     forking.add_argument("run", type=Path, metavar="RUN", help="a seed directory")
     forking.add_argument("--at", type=int, required=True, metavar="STEP", help="a step with a checkpoint")
@@ -231,6 +235,14 @@ def _show(arguments: argparse.Namespace) -> None:
     _ = run.settings  # names what is missing where this is no run
     functions = {"problem": show.show_problem, "rollout": show.show_rollout, "member": show.show_member}
     print(functions[arguments.what](run, arguments.id))
+
+
+def _crossplay(arguments: argparse.Namespace) -> None:
+    from popu.stages.crossplay import crossplay
+
+    with _backend() as backend:
+        path = crossplay(arguments.experiment, backend, arguments.problems, arguments.samples, arguments.times)
+    print(f"written to {path}")
 
 
 def _fork(arguments: argparse.Namespace) -> None:

@@ -212,6 +212,14 @@ class Heldout(Section):
     samples: int = Field(8, ge=1)
 
 
+class Crossplay(Section):
+    """Problems of every arm and time against students of every arm and time; 0 problems switch it off."""
+
+    problems: int = Field(0, ge=0)
+    samples: int = Field(4, ge=1)
+    times: int = Field(3, ge=1)
+
+
 class Nano(Section):
     """How `pretrain_nano` makes the embedded base: a trunk on clean answers, then a branch with slips."""
 
@@ -234,6 +242,7 @@ class Config(Section):
     engine: Engine = Engine()
     training: Training = Training()
     heldout: Heldout = Heldout()
+    crossplay: Crossplay = Crossplay()
     nano: Nano = Nano()
     arms: dict[str, dict[str, Any]] = {"single": {"population": {"kind": "single"}}, "4t4s": {}}
     arm_seeds: dict[str, tuple[int, ...]] = {}

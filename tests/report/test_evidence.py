@@ -1,9 +1,23 @@
 """Tables and claims of small known arms: one run, a missing arm, a member replaced half way, equal scores."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from popu.report.evidence import Arm, claims, difference_table, iqm_table, main_table, scores
+from popu.config import Base, Engine, Run, Training
+from popu.evaluate.crossplay import solve_rates
+from popu.population.member import founders
+from popu.report.evidence import (
+    Arm,
+    claims,
+    difference_table,
+    iqm_table,
+    main_table,
+    round_robin_table,
+    scores,
+)
+from popu.rundir import RunDirectory, State
 
 LEVELS = (1, 9)
 
@@ -111,3 +125,39 @@ def test_claims_of_dynamics():
 
 def test_interquartile_means_have_a_row_an_arm():
     assert [row[0] for row in iqm_table({"single": SINGLE, "4t4s": TEAM}).rows] == ["single", "4t4s"]
+
+
+def round_robin(teacher, student, n_correct, step=1):
+    return {
+        "seed": 1,
+        "teacher_arm": "4t4s",
+        "teacher_step": step,
+        "teacher": teacher,
+        "student_arm": "4t4s",
+        "student_step": step,
+        "student": student,
+        "n_attempts": 4,
+        "n_correct": n_correct,
+    }
+
+
+@pytest.mark.parametrize(("order", "expected"), [((0, 1, 2), 1.0), ((2, 1, 0), -1.0)])
+def test_ratings_against_a_round_robin(tmp_path, order, expected):
+    run = RunDirectory(tmp_path)
+    run.create(Run(arm="4t4s", seed=1, training=Training(), base=Base(path="b"), base_sha256="0" * 64, engine=Engine()))
+    population = founders(3, 3)
+    for rank, i in enumerate(order):
+        population = population.with_member(replace(population.by_slot(f"s{i}"), mu=20.0 + rank))
+    run.finish(1, "evolve", [run.write_state(1, State(population.to_json(), {}, {}))])
+    rows = [round_robin(f"t{t}.g0", f"s{s}.g0", s) for t in range(3) for s in range(3)]
+    table = round_robin_table({"4t4s": Arm("4t4s", {1: run}, {}, {})}, rows)
+    assert [(row[1], row[2].value) for row in table.rows] == [("student", pytest.approx(expected))]
+
+
+def test_cross_play_rates_are_over_members_and_seeds():
+    rows = [
+        round_robin("t0.g0", "s0.g0", 4),
+        round_robin("t1.g0", "s0.g0", 0),
+        {**round_robin("t0.g0", "s0.g0", 2), "seed": 2},
+    ]
+    assert solve_rates(rows) == {("4t4s", 1, "4t4s", 1): 0.5}

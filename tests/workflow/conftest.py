@@ -26,6 +26,7 @@ TINY = {
         "seed_problems": {"count": 12},
     },
     "heldout": {"tasks_per_level": 1, "samples": 2},
+    "crossplay": {"problems": 3, "samples": 2, "times": 1},
     "arms": {"pair": {}},
 }
 

@@ -178,6 +178,16 @@ def test_a_fork_goes_on_under_other_settings(copied, finished):
     assert copied.popu("fork", str(run), "--at", "2", "--arm", "calm", *change).returncode == 2, "it exists"
 
 
+def test_cross_play_is_a_round_robin_within_a_run_and_step(finished):
+    rows = read_table(finished.run_directory().parents[1] / "crossplay.parquet", "crossplay")
+    assert {(row["teacher_arm"], row["teacher_step"], row["student_step"]) for row in rows} == {("pair", 2, 2)}
+    attempts = {}
+    for row in rows:
+        attempts[row["student"]] = attempts.get(row["student"], 0) + row["n_attempts"]
+        assert 0 <= row["n_correct"] <= row["n_attempts"]
+    assert len(attempts) == 2 and set(attempts.values()) <= {2, 4, 6}, "both students try the same problems"
+
+
 def test_compare_a_run_with_itself(finished):
     run = str(finished.run_directory())
     text = finished.popu("compare", run, run).stdout

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from popu.artifacts import read_table
 from popu.errors import ArtifactError
 from popu.grammar.levels import UNSEEN_LEVELS
+from popu.population.member import Population
+from popu.population.ratings import lower_bound
 from popu.report.series import find_runs, metric_rows, step_seconds
 from popu.report.statistics import Estimate, Scores, difference, holm, interquartile_mean, mean, slope, verdict
 from popu.report.summary import SOLVERS
@@ -214,6 +217,44 @@ def _total(arm: Arm, metric: str) -> float:
 
 def _seconds(run: RunDirectory) -> float:
     return sum(step_seconds(run, step) or 0.0 for step in range(1, (run.last_step() or 0) + 1))
+
+
+def round_robin_table(arms: Mapping[str, Arm], rows: Sequence[Row]) -> Table:
+    """Whether ratings rank the members as a round robin does: Spearman's correlation within a run and step.
+
+    `rows` of crossplay. A student's skill is its share of correct attempts, a teacher's the share that fails.
+    """
+    found: list[list[Cell]] = []
+    for arm in arms.values():
+        for role in ("teacher", "student"):
+            by_seed: dict[int, list[float]] = {}
+            for seed, run in arm.runs.items():
+                own = [r for r in rows if r["seed"] == seed and r["teacher_arm"] == r["student_arm"] == arm.name]
+                for step in sorted({r["teacher_step"] for r in own}):
+                    same = [r for r in own if r["teacher_step"] == r["student_step"] == step]
+                    by_seed.setdefault(seed, []).append(_rank_correlation(run, step, role, same))
+            known = {seed: np.array(values) for seed, values in by_seed.items() if np.isfinite(values).any()}
+            if known:
+                found.append([arm.name, role, mean(known)])
+    note = (
+        "Spearman's correlation of the rating's lower bound with the round robin, within a run and step: mean (95 % "
+        "interval; runs x steps). With four members chance alone gives anything between -1 and 1 at one step."
+    )
+    return Table("round-robin", "Ratings against a round robin", note, ["arm", "role", "correlation"], found, digits=2)
+
+
+def _rank_correlation(run: RunDirectory, step: int, role: str, rows: Sequence[Row]) -> float:
+    """NaN where fewer than three members can be ranked."""
+    bounds = {m.id: lower_bound(m) for m in Population.from_json(run.state(step).members).members if m.role == role}
+    skills = {}
+    for name in bounds:
+        own = [row for row in rows if row[role] == name]
+        if own:
+            share = sum(row["n_correct"] for row in own) / sum(row["n_attempts"] for row in own)
+            skills[name] = share if role == "student" else 1 - share
+    if len(skills) < 3 or len({*skills.values()}) < 2:
+        return float("nan")
+    return float(pd.Series(skills).corr(pd.Series({name: bounds[name] for name in skills}), method="spearman"))
 
 
 # --- claims ------------------------------------------------------------------------------------------------------

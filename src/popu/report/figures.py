@@ -170,6 +170,25 @@ def specialisation_figure(table: np.ndarray, members: Sequence[str], columns: Se
     return figure
 
 
+def crossplay_figure(rates: Mapping[tuple[str, int, str, int], float]) -> Any:
+    """Solve rates: rows are whose problems, columns who tries them, both by arm and step."""
+    times = sorted({key[:2] for key in rates} | {key[2:] for key in rates})
+    table = np.array([[100 * rates.get((*posing, *solving), np.nan) for solving in times] for posing in times])
+    size = 2.5 + 0.5 * len(times)
+    figure, axis = plt.subplots(figsize=(size + 1, size), constrained_layout=True)
+    image = axis.imshow(table, cmap="cividis", vmin=0, vmax=100)
+    names = [f"{arm} {step}" for arm, step in times]
+    axis.set_xticks(range(len(times)), names, rotation=90, fontsize=8)
+    axis.set_yticks(range(len(times)), names, fontsize=8)
+    axis.set(xlabel="students of", ylabel="problems of")
+    for (i, j), value in np.ndenumerate(table):
+        if np.isfinite(value):
+            colour = "white" if value < 55 else "black"
+            axis.text(j, i, f"{value:.0f}", ha="center", va="center", fontsize=7, color=colour)
+    figure.colorbar(image, ax=axis, label="solve rate, %")
+    return figure
+
+
 def save(figure: Any, directory: Path, name: str) -> list[Path]:
     """`<name>.png` and `<name>.svg`, equal bytes for equal figures; closes the figure."""
     paths = []

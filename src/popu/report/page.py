@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from popu.artifacts import atomic_write, read_table
+from popu.evaluate.crossplay import solve_rates
 from popu.problems.types import PROBLEM_TYPES
 from popu.report import figures
 from popu.report.evidence import (
@@ -26,6 +27,7 @@ from popu.report.evidence import (
     iqm_table,
     main_table,
     read_arms,
+    round_robin_table,
     scores,
 )
 from popu.report.lineage import births, lineage_of
@@ -66,10 +68,18 @@ def write_report(experiment: Path, out: Path) -> None:
     arms = read_arms(experiment)
     found = claims(arms)
     tables = [claims_table(found), main_table(arms), difference_table(arms), iqm_table(arms), cost_table(arms)]
-    write_tables(out / "tables", tables)
     pictures = list(_figures(arms, out / "figures"))
-    with atomic_write(out / "index.html") as path:
-        path.write_text(page(experiment.name, arms, tables, pictures))
+    cross = experiment / "crossplay.parquet"
+    if cross.exists():
+        rows = read_table(cross, "crossplay")
+        tables.append(round_robin_table(arms, rows))
+        path = figures.save(figures.crossplay_figure(solve_rates(rows)), out / "figures", "crossplay")[0]
+        pictures.insert(
+            1, (path, "Cross-play", "Solve rate of the column's students on the row's problems, all seeds.")
+        )
+    write_tables(out / "tables", tables)
+    with atomic_write(out / "index.html") as file:
+        file.write_text(page(experiment.name, arms, tables, pictures))
 
 
 Picture = tuple[Path, str, str]
