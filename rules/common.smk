@@ -44,6 +44,7 @@ EXPERIMENT = f"{CONFIG.results}/{CONFIG.experiment}"
 RUN = f"{EXPERIMENT}/{{run}}/seed{{seed}}"
 NANO = f"{CONFIG.results}/nano"
 SMOLLM2 = f"{CONFIG.results}/bases/smollm2"
+DEVICE = 0  # on the CPU, threads and --cores say what runs side by side; an accelerator would be taken by one job
 POPU = "exec python -m popu"  # exec: the stage is Snakemake's child and can tell that it is gone
 
 
@@ -76,6 +77,11 @@ def lock_experiment():
 def folder(wildcards, output):
     """The directory of a rule's output."""
     return os.path.dirname(output[0])
+
+
+def folder_above(wildcards, output):
+    """The directory that holds that of a rule's output."""
+    return os.path.dirname(os.path.dirname(output[0]))
 
 
 def run_folder(wildcards):

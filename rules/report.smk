@@ -55,7 +55,7 @@ rule page:
     conda:
         "../envs/popu.yaml"
     params:
-        experiment=EXPERIMENT,
+        experiment=folder_above,
         out=folder,
         popu=POPU,
     shell:
