@@ -129,14 +129,8 @@ def state_of(run, seed, step):
 
 
 def block_ends(run):
-    """The last steps of the blocks: evolutions, checkpoints and the end."""
-    training = RUNS[run].training
-    every = training.evolution.every or training.checkpoint_every
-    return [
-        s
-        for s in range(1, training.steps + 1)
-        if s % every == 0 or is_checkpoint(run, s)
-    ]
+    """The last steps of the blocks: those with a checkpoint."""
+    return [s for s in range(1, steps_of(run) + 1) if is_checkpoint(run, s)]
 
 
 def state_before(wildcards):

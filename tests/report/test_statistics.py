@@ -46,14 +46,15 @@ def test_no_difference_is_undecided():
     assert estimate.low < 0 < estimate.high and verdict(estimate, estimate.p) == "undecided"
 
 
-def test_the_interval_covers():
-    """Of 50 means of 5 runs the interval misses 0 now and then; a bootstrap of 5 runs is a little narrow."""
+@pytest.mark.parametrize("n_runs", [3, 5])
+def test_the_interval_covers(n_runs):
+    """Of 60 means of a few runs the 95 % interval misses the truth 3 times; without the expansion it is 9 to 12."""
     rng = np.random.default_rng(2)
     missed = 0
-    for _ in range(50):
-        estimate = mean({k: rng.normal(rng.normal(0, 1), 1, 20) for k in range(5)})
+    for _ in range(60):
+        estimate = mean({k: rng.normal(rng.normal(0, 1), 1, 20) for k in range(n_runs)})
         missed += not estimate.low <= 0 <= estimate.high
-    assert missed <= 13
+    assert missed <= 7
 
 
 def test_interquartile_mean_ignores_the_tails():
@@ -72,7 +73,9 @@ def test_slopes_of_runs():
     x = list(range(10))
     curves = {seed: (x, [k * v for v in x]) for seed, k in enumerate((0.1, 0.2, 0.3))}
     estimate = slope(curves)
-    assert estimate.value == pytest.approx(0.2) and estimate.low >= 0.1 - 1e-9 and estimate.p < 0.01
+    assert estimate.value == pytest.approx(0.2) and estimate.low < 0.1 and estimate.high > 0.3
+    same = slope(dict.fromkeys((1, 2, 3), curves[1]))
+    assert same.low == pytest.approx(0.2) == same.high and same.p < 0.01
     assert slope({1: curves[1]}).low is None
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from popu.report.summary import bootstrap_mean, learning, markdown, task_pairs
+from popu.report.summary import learning, markdown, task_pairs
 
 
 def rows(gain, n=40, in_buffer=()):
@@ -29,7 +29,7 @@ def test_gain_is_students_mean_minus_base_in_points():
     score = learning([rows(2), rows(4)])
     assert (score["all"]["base"], score["all"]["students"], score["all"]["gain"]) == (25.0, 62.5, 37.5)
     assert score["all"]["gain_by_run"] == [25.0, 50.0] and score["n_runs"] == 2
-    assert (score["all"]["gain_low"], score["all"]["gain_high"]) == (25.0, 50.0)
+    assert score["all"]["gain_low"] < 25.0 and score["all"]["gain_high"] > 50.0, "two runs leave much open"
     assert score["greedy"]["gain"] == 100.0 and score["code_f"] is None
 
 
@@ -40,16 +40,6 @@ def test_tasks_met_in_training_are_left_out_of_unmet():
 
 def test_pairs_are_base_and_mean_of_members():
     np.testing.assert_allclose(task_pairs(rows(2, 1), lambda row: row["n_correct"]), [[2, 4]])
-
-
-def test_the_interval_holds_the_mean_and_widens_with_few_runs():
-    rng = np.random.default_rng(0)
-    runs = [rng.normal(loc, 1, 50) for loc in (0.0, 1.0, 2.0)]
-    low, high = bootstrap_mean(runs)
-    assert low < 1.0 < high
-    low_one, high_one = bootstrap_mean([np.concatenate(runs)])
-    assert high - low > high_one - low_one
-    assert bootstrap_mean([np.ones(5)]) == (1.0, 1.0)
 
 
 def test_markdown_names_every_arm():

@@ -1,8 +1,10 @@
 """Estimates with 95 % intervals: the run is the unit, tasks are nested in it.
 
 Bootstraps resample runs, then tasks within each (hierarchical). Arms are compared on the seeds that both have, since
-equal seeds share their random numbers, with the same seeds and tasks drawn for both. With one run the interval is over
-tasks alone and says nothing about other seeds.
+equal seeds share their random numbers, with the same seeds and tasks drawn for both. Resampling a handful of runs gives
+intervals that are too narrow (nominal 95 % of three runs covered 79 % in a simulation), so the draws of runs are spread
+about their mean as a t interval of so many runs would be ("expanded", Hesterberg 2015). With one run the interval is
+over tasks alone and says nothing about other seeds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,7 +65,8 @@ def interquartile_mean(scores: Scores, seed: int = 0) -> Estimate:
         return Estimate(float(aggregate_iqm(table)), None, None, *table.shape)
     rng = np.random.default_rng(seed)
     draws = [aggregate_iqm(table[rng.integers(len(table), size=len(table))]) for _ in range(N_BOOTSTRAP)]
-    return Estimate(float(aggregate_iqm(table)), *_interval(np.array(draws)), *table.shape)
+    low, high = _interval(_expanded(np.array(draws), len(table)))
+    return Estimate(float(aggregate_iqm(table)), low, high, *table.shape)
 
 
 def slope(curves: Mapping[int, tuple[Sequence[float], Sequence[float]]], seed: int = 0) -> Estimate:
@@ -74,6 +77,7 @@ def slope(curves: Mapping[int, tuple[Sequence[float], Sequence[float]]], seed: i
         return Estimate(float(slopes.mean()), None, None, len(slopes), n_points)
     rng = np.random.default_rng(seed)
     draws = slopes[rng.integers(len(slopes), size=(N_BOOTSTRAP, len(slopes)))].mean(1)
+    draws = _expanded(draws, len(slopes))
     low, high = _interval(draws)
     return Estimate(float(slopes.mean()), low, high, len(slopes), n_points, _two_sided(draws))
 
@@ -96,10 +100,13 @@ def verdict(estimate: Estimate | None, p: float | None) -> Verdict:
 
 
 def _table(scores: Scores) -> np.ndarray:
-    """(n_runs, n_tasks)."""
+    """(n_runs, n_tasks), shorter runs filled up with NaN."""
     if not scores or not min(np.isfinite(values).sum() for values in scores.values()):
         raise ValueError("scores: expected runs with a task each, found none")
-    return np.stack([np.asarray(scores[k], np.float64) for k in sorted(scores)])
+    table = np.full((len(scores), max(map(len, scores.values()))), np.nan)
+    for row, k in zip(table, sorted(scores), strict=True):
+        row[: len(scores[k])] = scores[k]
+    return table
 
 
 def _run_means(table: np.ndarray) -> np.ndarray:
@@ -117,11 +124,24 @@ def _draws(table: np.ndarray, seed: int) -> np.ndarray:
     """(N_BOOTSTRAP,) means over resampled runs of their means over resampled tasks."""
     rng = np.random.default_rng(seed)
     rows = [row[np.isfinite(row)] for row in table]
-    means = np.empty(N_BOOTSTRAP)
+    of_runs, of_tasks = np.empty(N_BOOTSTRAP), np.empty(N_BOOTSTRAP)
     for i in range(N_BOOTSTRAP):
-        chosen = (rows[k] for k in rng.integers(len(rows), size=len(rows)))
-        means[i] = np.mean([row[rng.integers(len(row), size=len(row))].mean() for row in chosen])
-    return means
+        chosen = [rows[k] for k in rng.integers(len(rows), size=len(rows))]
+        of_runs[i] = np.mean([row.mean() for row in chosen])
+        of_tasks[i] = np.mean([row[rng.integers(len(row), size=len(row))].mean() for row in chosen]) - of_runs[i]
+    return _expanded(of_runs, len(rows)) + of_tasks
+
+
+def _expanded(draws: np.ndarray, n_runs: int) -> np.ndarray:
+    """Bootstrap draws spread about their mean to the width that so few runs ask for."""
+    if n_runs < 2:
+        return draws
+    from scipy.stats import norm, t
+
+    quantile = 1 - LEVEL / 2
+    factor = np.sqrt(n_runs / (n_runs - 1)) * t.ppf(quantile, n_runs - 1) / norm.ppf(quantile)
+    spread: np.ndarray = draws.mean() + factor * (draws - draws.mean())
+    return spread
 
 
 def _interval(draws: np.ndarray) -> tuple[float, float]:

@@ -12,10 +12,9 @@ import numpy as np
 from popu.artifacts import atomic_write, read_table, sweep, write_json
 from popu.errors import ArtifactError
 from popu.report.series import find_runs, metric_rows
+from popu.report.statistics import mean
 from popu.rundir import RunDirectory
 
-N_BOOTSTRAP = 2000
-Z95 = (2.5, 97.5)
 BASE = "base"  # the name of the bare base in the held-out tables
 SOLVERS = ("s", "a")  # first letters of the slots that solve: students and the single agent
 
@@ -86,7 +85,8 @@ def _compare(groups: Sequence[Sequence[Row]], value: Any) -> dict[str, Any] | No
     if not pairs:
         return None
     gains = [pair[:, 1] - pair[:, 0] for pair in pairs]
-    low, high = bootstrap_mean(gains)
+    found = mean(dict(enumerate(gains)))
+    low, high = (found.value if end is None else end for end in (found.low, found.high))
     return {
         "n_tasks": sum(map(len, pairs)),
         "base": round(100 * float(np.mean([pair[:, 0].mean() for pair in pairs])), 2),
@@ -106,17 +106,6 @@ def task_pairs(rows: Sequence[Row], value: Any) -> np.ndarray:
         if row["slot"][:1] in SOLVERS:
             members[row["task_id"]].append(value(row))
     return np.array([(base[task], np.mean(members[task])) for task in sorted(base)])
-
-
-def bootstrap_mean(runs: Sequence[np.ndarray], seed: int = 0) -> tuple[float, float]:
-    """95 % interval of the mean of run means: resamples runs, then tasks within each resampled run."""
-    rng = np.random.default_rng(seed)
-    means = np.empty(N_BOOTSTRAP)
-    for i in range(N_BOOTSTRAP):
-        chosen = rng.integers(len(runs), size=len(runs))
-        means[i] = np.mean([rng.choice(runs[k], size=len(runs[k])).mean() for k in chosen])
-    low, high = np.percentile(means, Z95)
-    return float(low), float(high)
 
 
 # --- text --------------------------------------------------------------------------------------------------------
