@@ -1,10 +1,11 @@
 """Metrics of a step on small known frames, and the archive's cells."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from popu.diagnostics.complexity import MEASURES, complexity
-from popu.diagnostics.coverage import N_CELLS, cells
+from popu.diagnostics.coverage import CENTRES, N_CELLS, RANGES, cells
 from popu.diagnostics.dynamics import Step, step_metrics
 
 PLAIN = "def f(x):\n    return x + 1"
@@ -78,3 +79,10 @@ def test_cells_are_fixed_and_tell_programs_apart():
     huge = dict.fromkeys(MEASURES, 10000)
     assert 0 <= cells([huge])[0] < N_CELLS
     assert len(cells([])) == 0
+
+
+def test_centres_lie_in_the_ranges_apart_from_each_other():
+    centres = np.load(CENTRES)
+    low, high = np.log(np.array(list(RANGES.values()))).T
+    assert centres.shape == (N_CELLS, len(RANGES)) and (centres >= low).all() and (centres <= high).all()
+    assert len(np.unique(centres, axis=0)) == N_CELLS
