@@ -42,24 +42,31 @@ def cross_play(
     samples: int,
     check: Callable[[], None] = lambda: None,
 ) -> list[dict[str, Any]]:
-    """A row a teacher, student and pair of times: attempts and how many of them were correct."""
+    """A row a teacher, student and pair of times: attempts and how many of them were correct.
+
+    Problems whose prompt leaves no room for an answer are left out.
+    """
+    sampling = settings.training.sampling
+    prompts = {
+        (time.arm, time.seed, time.step, i): engine.encode(solver_prompt(problem, settings.base.prompt_style))
+        for time in times
+        for i, (_, problem) in enumerate(time.problems)
+    }
     rows = []
     for solving in times:
-        planned = list(_plan(solving, [time for time in times if time.seed == solving.seed]))
+        planned = [
+            (posing, i, student)
+            for posing, i, student in _plan(solving, [time for time in times if time.seed == solving.seed])
+            if len(prompts[posing.arm, posing.seed, posing.step, i]) < sampling.context
+        ]
         adapters = {member.id: adapter for member, adapter in solving.students}
         seed = derive_seed("crossplay", solving.seed)
-        requests = [
-            Request(
-                f"{posing.arm}/{posing.step}/{i}",
-                engine.encode(solver_prompt(posing.problems[i][1], settings.base.prompt_style)),
-                student,
-                samples,
-                settings.training.sampling.max_new_tokens,
-                settings.training.sampling.temperature,
-                seed,
-            )
-            for posing, i, student in planned
-        ]
+        requests = []
+        for posing, i, student in planned:
+            prompt = prompts[posing.arm, posing.seed, posing.step, i]
+            budget = min(sampling.max_new_tokens, sampling.context - len(prompt))
+            name = f"{posing.arm}/{posing.step}/{i}"
+            requests.append(Request(name, prompt, student, samples, budget, sampling.temperature, seed))
         groups = engine.generate(requests, adapters, check)
         answers = [
             answer_of(posing.problems[i][1], engine.decode(c.tokens), c.finish_reason == "length")

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from popu.report.evidence import LAST_STEPS, SUITES, Arm, heldout_rows, scores
-from popu.report.series import metric_rows
+from popu.report.evidence import LAST_STEPS, SUITES, Arm, scores
+from popu.report.series import heldout_rows, metric_rows
 from popu.report.statistics import difference, mean
 from popu.report.tables import shown
 from popu.rundir import RunDirectory

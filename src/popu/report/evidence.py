@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from popu.artifacts import read_table
 from popu.errors import ArtifactError
 from popu.grammar.levels import UNSEEN_LEVELS
 from popu.population.member import Population
 from popu.population.ratings import lower_bound
-from popu.report.series import find_runs, metric_rows, step_seconds
+from popu.report.series import find_runs, heldout_rows, metric_rows, step_seconds
 from popu.report.statistics import Estimate, Scores, difference, holm, interquartile_mean, mean, slope, verdict
 from popu.report.summary import SOLVERS
 from popu.report.tables import Cell, Table
@@ -87,12 +86,6 @@ def read_arms(experiment: Path) -> dict[str, Arm]:
         )
         for name in names
     }
-
-
-def heldout_rows(run: RunDirectory) -> list[dict[str, Any]]:
-    """The held-out table of a run's last step; empty where it was not scored."""
-    path = run.heldout_path(run.last_step() or 0)
-    return read_table(path, "heldout") if path.exists() else []
 
 
 # --- scores ------------------------------------------------------------------------------------------------------

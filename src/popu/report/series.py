@@ -33,6 +33,12 @@ def metric_rows(run: RunDirectory) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
+def heldout_rows(run: RunDirectory) -> list[dict[str, Any]]:
+    """The held-out table of a run's last step; empty where it was not scored."""
+    path = run.heldout_path(run.last_step() or 0)
+    return read_table(path, "heldout") if path.exists() else []
+
+
 def step_seconds(run: RunDirectory, step: int) -> float | None:
     """Measured time of a step's stages; None where it was not recorded."""
     path = run.step(step) / "timings.json"

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from popu.artifacts import atomic_write, read_table, sweep, write_json
+from popu.artifacts import atomic_write, sweep, write_json
 from popu.errors import ArtifactError
-from popu.report.series import find_runs, metric_rows
+from popu.report.series import find_runs, heldout_rows, metric_rows
 from popu.report.statistics import mean
 from popu.rundir import RunDirectory
 
@@ -41,13 +41,6 @@ def write_summary(experiment: Path) -> None:
 
     with atomic_write(experiment / "summary.png") as path:
         summary_figure(dynamics, scores, path)
-
-
-def heldout_rows(run: RunDirectory) -> list[dict[str, Any]]:
-    """The held-out table of a run's last step; empty where it was not scored."""
-    step = run.last_step()
-    path = run.heldout_path(step) if step is not None else None
-    return read_table(path, "heldout") if path is not None and path.exists() else []
 
 
 # --- learning ----------------------------------------------------------------------------------------------------
