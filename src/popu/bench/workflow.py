@@ -1,7 +1,7 @@
 """What Snakemake adds to a run: real workflows of small steps, and dry runs of a large one.
 
-A job's overhead is what is left of the wall time without the stages' own seconds (their `timings.json`, and the summary
-timed alone) and without Snakemake's start (the wall time of a run with nothing to do), shared among the jobs. Needs a
+A job's overhead is what is left of the wall time without the stages' own seconds (their `timings.json`, and summary
+and report page timed alone) and without Snakemake's start (the wall time of a run with nothing to do), shared among the jobs. Needs a
 checkout: Snakefile and rules are not part of the installed package.
 """
 
@@ -70,13 +70,15 @@ def _small(directory: Path, granularity: str) -> dict[str, float]:
     timings = [json.loads(path.read_text()) for path in directory.glob("results/*/*/seed1/step*/timings.json")]
     bodies = sum(value for timing in timings for name, value in timing.items() if name.endswith("_s"))
     started = time.perf_counter()
-    summary = [sys.executable, "-m", "popu", "summary", "--experiment", str(directory / "results" / "bench")]
-    subprocess.run(summary, check=True, capture_output=True)
+    experiment = directory / "results" / "bench"
+    for what in (["summary"], ["report", "--out", str(experiment / "report")]):
+        command = [sys.executable, "-m", "popu", *what, "--experiment", str(experiment)]
+        subprocess.run(command, check=True, capture_output=True)
     bodies += time.perf_counter() - started
     shutil.rmtree(directory)
     if granularity == "block":
         return {"block_overhead": round((wall - again - bodies) / (wall - again), 3)}
-    n_jobs = 6 * STEPS + 3  # init, bundle and summary
+    n_jobs = 6 * STEPS + 5  # init, bundle, dynamics, summary and page
     return {
         "stage_job_s": round((wall - again - bodies) / n_jobs, 3),
         "stage_overhead": round((wall - again - bodies) / (wall - again), 3),
