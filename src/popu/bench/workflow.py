@@ -1,8 +1,8 @@
 """What Snakemake adds to a run: real workflows of small steps, and dry runs of a large one.
 
-A job's overhead is what is left of the wall time without the stages' own seconds (their `timings.json`, and summary
-and report page timed alone) and without Snakemake's start (the wall time of a run with nothing to do), shared among the jobs. Needs a
-checkout: Snakefile and rules are not part of the installed package.
+A job's overhead is what is left of the wall time without the stages' own seconds (their `timings.json`, and summary and
+report page timed alone) and without Snakemake's start (the wall time of a run with nothing to do), shared among the
+jobs. Needs a checkout: Snakefile and rules are not part of the installed package.
 """
 
 import json
