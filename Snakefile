@@ -2,6 +2,7 @@
 #
 #   snakemake --cores all train_all                                  the default experiment
 #   snakemake train_all --cores all --configfile config/smollm2.yaml another one
+#   snakemake evaluate_all --cores all --configfile config/x.yaml    score its runs on the benchmarks of the config
 #   snakemake --cores all pretrain_nano                              make the embedded base anew
 import sys
 
@@ -20,6 +21,7 @@ include: "rules/selfplay.smk"
 include: "rules/evolution.smk"
 include: "rules/checkpoint.smk"
 include: "rules/evaluate.smk"
+include: "rules/benchmarks.smk"
 include: "rules/dynamics.smk"
 include: "rules/report.smk"
 
@@ -29,6 +31,12 @@ rule train_all:
     input:
         bundles=last_bundles(),
         summary=summary_files(),
+        page=f"{EXPERIMENT}/report/index.html",
+
+
+rule evaluate_all:
+    input:
+        scores=benchmark_scores(),
         page=f"{EXPERIMENT}/report/index.html",
 
 

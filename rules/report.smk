@@ -28,6 +28,7 @@ rule page:
         heldout=heldout_tables,
         dynamics=dynamics_tables(),
         crossplay=crossplay_table(),
+        benchmarks=benchmark_scores(),
     output:
         page=report(
             f"{EXPERIMENT}/report/index.html",

@@ -220,6 +220,33 @@ class Crossplay(Section):
     times: int = Field(3, ge=1)
 
 
+class Evaluation(Section):
+    """The benchmarks that score all members of the last checkpoint, the bare base beside them."""
+
+    suites: tuple[str, ...] = ()
+    """Names of suites; `aime24@32` is 32 samples at `temperature` instead of one greedy answer."""
+    limit: int | None = Field(None, ge=1)
+    """The first tasks of every suite alone; part of the result's name."""
+    max_new_tokens: int | None = Field(None, ge=1)
+    """In place of each suite's own length; part of the result's name."""
+    temperature: float = Field(0.6, gt=0, le=10)
+    shards: int = Field(4, ge=1)
+    """Jobs that a suite's tasks are spread over: a kill repeats at most one."""
+    data_dir: str | None = None
+    """Where the data files lie on a machine without internet; null downloads them into the user's cache."""
+
+    @field_validator("suites")
+    @classmethod
+    def _suites(cls, suites: tuple[str, ...]) -> tuple[str, ...]:
+        for suite in suites:
+            _, at, samples = suite.partition("@")
+            if at and not (samples.isdecimal() and int(samples) >= 2):
+                raise ValueError(f"suite or suite@samples, at least 2 samples, expected, found {suite!r}")
+        if len(set(suites)) != len(suites):
+            raise ValueError(f"no suite twice expected, found {list(suites)}")
+        return suites
+
+
 class Nano(Section):
     """How `pretrain_nano` makes the embedded base: a trunk on clean answers, then a branch with slips."""
 
@@ -243,6 +270,7 @@ class Config(Section):
     training: Training = Training()
     heldout: Heldout = Heldout()
     crossplay: Crossplay = Crossplay()
+    evaluation: Evaluation = Evaluation()
     nano: Nano = Nano()
     arms: dict[str, dict[str, Any]] = {"single": {"population": {"kind": "single"}}, "4t4s": {}}
     arm_seeds: dict[str, tuple[int, ...]] = {}
@@ -318,6 +346,11 @@ def arm_training(config: Config, arm: str) -> Training:
 def parse_training(base: Training, lines: Mapping[str, Any], prefix: str) -> Training:
     """Settings with some lines over them; faults are named with `prefix`. Raises ConfigError."""
     return _validate(Training, _merge(base.model_dump(mode="json"), lines), prefix)
+
+
+def parse_evaluation(lines: Mapping[str, Any]) -> Evaluation:
+    """The section of benchmarks as a command line gives it. Raises ConfigError."""
+    return _validate(Evaluation, lines, "evaluation.")
 
 
 def run_id(run: Run) -> str:

@@ -31,9 +31,9 @@ class TransformersEngine:
         self.forward = forward_of(self.model, self.lora)
         self._decoder = Decoder(self.forward, self.eos_ids, settings.max_batch_rows)
 
-    def encode(self, prompt: str) -> tuple[int, ...]:
-        """Token ids of a prompt, in the chat template where the config asks for it; never two BOS."""
-        if self.chat_template:
+    def encode(self, prompt: str, chat: bool | None = None) -> tuple[int, ...]:
+        """Token ids of a prompt, in the chat template where `chat`, or else the config, asks for it; never two BOS."""
+        if self.chat_template if chat is None else chat:
             messages = [{"role": "user", "content": prompt}]
             text = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
             return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -92,26 +92,29 @@ def read_arms(experiment: Path) -> dict[str, Arm]:
 
 
 def scores(arm: Arm, suite: str, group: str) -> Scores:
-    """Seed -> the group's mean score of every task, NaN where the suite leaves it out.
+    """Seed -> the group's mean score of every held-out task, NaN where the suite leaves it out; see `group_scores`."""
+    value, counts = SUITES[suite]
+    found = {seed: group_scores(rows, group, value, counts) for seed, rows in arm.heldout.items()}
+    return {seed: own for seed, own in found.items() if own is not None}
+
+
+def group_scores(
+    rows: Sequence[Row], group: str, value: Value, counts: Callable[[Row], bool] = lambda row: True
+) -> np.ndarray | None:
+    """The group's mean score of every task (n_tasks,) of a table with a row a member and task; None without the group.
 
     Groups: `base`, `students` (the single agent too), `teachers`, `all members`, and `weakest` and `best`: of the
     students, chosen on the even tasks and scored on the odd ones.
     """
-    value, counts = SUITES[suite]
-    result = {}
-    for seed, rows in arm.heldout.items():
-        tasks = {task: i for i, task in enumerate(dict.fromkeys(row["task_id"] for row in rows))}
-        members: dict[str, np.ndarray] = {}
-        slots: dict[str, str] = {}
-        for row in rows:
-            own = members.setdefault(row["member"], np.full(len(tasks), np.nan))
-            slots[row["member"]] = row["slot"]
-            if counts(row):
-                own[tasks[row["task_id"]]] = value(row)
-        chosen = _chosen(members, slots, group)
-        if chosen is not None:
-            result[seed] = chosen
-    return result
+    tasks = {task: i for i, task in enumerate(dict.fromkeys(row["task_id"] for row in rows))}
+    members: dict[str, np.ndarray] = {}
+    slots: dict[str, str] = {}
+    for row in rows:
+        own = members.setdefault(row["member"], np.full(len(tasks), np.nan))
+        slots[row["member"]] = row["slot"]
+        if counts(row):
+            own[tasks[row["task_id"]]] = value(row)
+    return _chosen(members, slots, group)
 
 
 def _chosen(members: Mapping[str, np.ndarray], slots: Mapping[str, str], group: str) -> np.ndarray | None:

@@ -17,6 +17,7 @@ from popu.artifacts import atomic_write, read_table
 from popu.evaluate.crossplay import solve_rates
 from popu.problems.types import PROBLEM_TYPES
 from popu.report import figures
+from popu.report.benchmarks import benchmark_tables
 from popu.report.evidence import (
     GROUPS,
     Arm,
@@ -68,6 +69,7 @@ def write_report(experiment: Path, out: Path) -> None:
     arms = read_arms(experiment)
     found = claims(arms)
     tables = [claims_table(found), main_table(arms), difference_table(arms), iqm_table(arms), cost_table(arms)]
+    tables += benchmark_tables(arms)
     pictures = list(_figures(arms, out / "figures"))
     cross = experiment / "crossplay.parquet"
     if cross.exists():
