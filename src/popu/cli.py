@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +22,7 @@ from popu.stages.call import STAGES, StageCall
 if TYPE_CHECKING:
     from popu.evaluate.benchmark import Benchmark
     from popu.stages.backend import Backend
+    from popu.verify import Executors, Response
 
 Commands = Any  # argparse's sub-parsers have no public type
 INPUT_FAULT = 2
@@ -94,6 +95,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     verify.add_argument("--in", dest="requests", type=Path, required=True, help="requests (docs/verifier.md)")
     verify.add_argument("--out", type=Path, required=True)
+    scoring = _command(commands, "score", _score, "judge completions of a benchmark: JSON lines in and out")
+    scoring.add_argument("--suite", required=True, help="name; an unknown one lists all")
+    scoring.add_argument("--in", dest="answers", type=Path, required=True, help="completions (docs/benchmarks.md)")
+    scoring.add_argument("--out", type=Path, required=True)
+    scoring.add_argument("--data-dir", type=Path, help="the benchmarks' files; without it they are downloaded")
     doctor = _command(commands, "doctor", _doctor, "what this machine offers, and what is missing")
     doctor.add_argument("--results", type=Path, default=Path("results"))
     doctor.add_argument("--json", action="store_true")
@@ -273,17 +279,33 @@ def _status(arguments: argparse.Namespace) -> None:
 
 
 def _verify(arguments: argparse.Namespace) -> None:
-    from popu.artifacts import atomic_write
-    from popu.sandbox.executor import executors
     from popu.verify import verify_lines
 
+    _door(arguments.requests, arguments.out, verify_lines)
+
+
+def _score(arguments: argparse.Namespace) -> None:
+    from popu.score import score_lines
+
+    _door(
+        arguments.answers,
+        arguments.out,
+        lambda lines, executor_of: score_lines(lines, arguments.suite, executor_of, arguments.data_dir),
+    )
+
+
+def _door(requests: Path, out: Path, answers: "Callable[[Iterable[str], Executors], Iterator[Response]]") -> None:
+    """JSON lines of a file to JSON lines of another, with the verifier at hand."""
+    from popu.artifacts import atomic_write
+    from popu.sandbox.executor import executors
+
     try:
-        requests = arguments.requests.open(encoding="utf-8", errors="surrogateescape")
+        lines = requests.open(encoding="utf-8", errors="surrogateescape")
     except OSError as error:
         raise ConfigError(f"--in: expected a readable file, found: {error}") from error
-    with requests, executors() as executor_of, atomic_write(arguments.out) as path, path.open("w") as out:
-        for answer in verify_lines(requests, executor_of):
-            out.write(json.dumps(answer) + "\n")
+    with lines, executors() as executor_of, atomic_write(out) as path, path.open("w") as file:
+        for answer in answers(lines, executor_of):
+            file.write(json.dumps(answer) + "\n")
 
 
 def _doctor(arguments: argparse.Namespace) -> None:

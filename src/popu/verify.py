@@ -7,7 +7,7 @@ are canonical text. A line that is none of these gets an answer with `error` in 
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
@@ -24,14 +24,17 @@ CHUNK = 256  # lines answered together, so that equal runs are made once
 Response = dict[str, Any]
 Executors = Callable[[Profile], Executor]
 Pair = tuple[str, str]
+R = TypeVar("R")
 
 
-class _Request(BaseModel):
+class DoorRequest(BaseModel):
+    """What a line of any door has: an id of the caller's."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
     id: str | int
 
 
-class ProposalRequest(_Request):
+class ProposalRequest(DoorRequest):
     """A teacher's completion; `program` is the one shown for `code_f`, null for the other types."""
 
     kind: Literal["proposal"]
@@ -47,7 +50,7 @@ class ProposalRequest(_Request):
         return self
 
 
-class AnswerRequest(_Request):
+class AnswerRequest(DoorRequest):
     """A student's completion with the problem it answers; `hidden` are the pairs that `code_f` is judged by."""
 
     kind: Literal["answer"]
@@ -75,7 +78,7 @@ class AnswerRequest(_Request):
         return self
 
 
-class RunRequest(_Request):
+class RunRequest(DoorRequest):
     """A program whose function `entry` is called on argument lists, determinism checked as for a proposal.
 
     In the profile of evaluation arguments are expressions, and without `entry` the program is a script that reads its
@@ -101,9 +104,15 @@ _REQUEST: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discrimina
 
 def verify_lines(lines: Iterable[str], executor_of: Executors) -> Iterator[Response]:
     """One answer a line, in order; blank lines have none. `executor_of` gives the executor of a profile."""
+    for requests in request_chunks(lines, _REQUEST):
+        yield from _answers(requests, executor_of)
+
+
+def request_chunks(lines: Iterable[str], kind: TypeAdapter[R]) -> Iterator[list[R | Response]]:
+    """The requests of the lines that are not blank, in chunks; in place of one that is malformed, the answer to it."""
     numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
     while chunk := list(itertools.islice(numbered, CHUNK)):
-        yield from _answers([_read(number, line) for number, line in chunk], executor_of)
+        yield [_read(number, line, kind) for number, line in chunk]
 
 
 def _answers(requests: list[Request | Response], executor_of: Executors) -> list[Response]:
@@ -118,10 +127,9 @@ def _answers(requests: list[Request | Response], executor_of: Executors) -> list
     return [answers[i] for i in range(len(requests))]
 
 
-def _read(number: int, line: str) -> Request | Response:
-    """The request of a line, or the answer to a malformed one."""
+def _read(number: int, line: str, kind: TypeAdapter[R]) -> R | Response:
     try:
-        return _REQUEST.validate_json(line)
+        return kind.validate_json(line)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])

@@ -28,6 +28,8 @@ CLOSE = 1.0 + 5e-7
         ({"a": 1.0}, {"b": 1.0}, 1e-4, False),
         ([1.0], [1.0, 1.0], 1e-4, False),
         (1.2, 1.0, 0.1, False),
+        (1, 1.00001, 1e-4, False),  # near, but of another type
+        ([1, 2.0], [1.00001, 2.0], 1e-4, True),
         (1e9 + 50, 1e9, 1e-4, True),  # the relative part
         (math.nan, math.nan, 0.0, True),
         ([1.0, math.nan], [1.0, math.nan], 0.0, True),

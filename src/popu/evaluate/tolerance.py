@@ -9,11 +9,11 @@ def same_value(given: object, expected: object, absolute: float = 0.0) -> bool:
 
     `absolute` is the benchmark's tolerance. Where it is 0, a float, or a list or tuple of floats alone, has
     `FLOATS_ABSOLUTE`. With either, numbers may differ by it plus `RELATIVE` of the expected one, inside lists, tuples
-    and dicts too (as in EvalPlus 0.3). NaN is NaN.
+    and dicts too, where both values have the same type (as in EvalPlus 0.3). NaN is NaN.
     """
     if not absolute and _only_floats(expected):
         absolute = FLOATS_ABSOLUTE
-    return given == expected or _close(given, expected, absolute)
+    return given == expected or (type(given) is type(expected) and _close(given, expected, absolute))
 
 
 def _only_floats(value: object) -> bool:

@@ -47,8 +47,9 @@ START_TIMEOUT_S = 30.0
 WALL_GRACE_S = 5.0  # beyond a request's wall limit, before its zygote counts as dead
 ATTEMPTS = 3  # a failure of the infrastructure is retried twice
 CACHED_OUTCOMES = 4096
+CACHED_BYTES = 512 * 2**20
 OVER_CPU, OVER_WALL = "over the cpu limit", "over the wall limit"
-MAX_REQUEST_BYTES = 4 * 2**20
+MAX_REQUEST_BYTES = 32 * 2**20  # standard input of LiveCodeBench has megabytes
 MAX_FRAME_BYTES = 64 * 2**20  # of an answer, which the zygote and this process hold at once
 
 
@@ -104,13 +105,14 @@ class Job:
     """A program whose function `entry` is called on each of `inputs`, texts of argument lists.
 
     In the profile of evaluation arguments may be any expressions, and a program without `entry` is a script: its inputs
-    are texts on standard input, its outputs the texts that it prints.
+    are texts on standard input, its outputs the texts that it prints. `cpu_s` stands in for that of the limits.
     """
 
     program: str
     inputs: tuple[str, ...]
     check_determinism: bool = False
     entry: str | None = "f"
+    cpu_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,7 @@ class Executor:
         self.limits = limits
         self.slots = [Slot(limits, profile) for _ in range(slots)]
         self.cache: OrderedDict[Job, Outcome] = OrderedDict()
+        self.cached_bytes = 0
 
     def __enter__(self) -> Executor:
         try:
@@ -184,10 +187,11 @@ class Executor:
         done |= dict(zip(todo, self._run_all(todo), strict=True))
         for job, outcome in done.items():
             if outcome.status is not Status.INFRASTRUCTURE and outcome.reason != OVER_WALL:
+                self.cached_bytes += 0 if job in self.cache else _bytes_of(job, outcome)
                 self.cache[job] = outcome
                 self.cache.move_to_end(job)
-        while len(self.cache) > CACHED_OUTCOMES:
-            self.cache.popitem(last=False)
+        while len(self.cache) > CACHED_OUTCOMES or self.cached_bytes > CACHED_BYTES:
+            self.cached_bytes -= _bytes_of(*self.cache.popitem(last=False))
         return [done[job] for job in jobs]
 
     def _run_all(self, jobs: list[Job]) -> list[Outcome]:
@@ -304,7 +308,7 @@ class Slot:
             "entry": job.entry,
             "inputs": inputs,
             "twice": twice,
-            "cpu_s": self.limits.cpu_s * times,
+            "cpu_s": (job.cpu_s or self.limits.cpu_s) * times,
             "wall_s": self.limits.wall_s * times,
             "memory_mb": self.limits.memory_mb,
             "value_bytes": self.limits.value_bytes,
@@ -432,6 +436,10 @@ class Zygote:
                 raise EOFError
             received += part
         return bytes(received[4:])
+
+
+def _bytes_of(job: Job, outcome: Outcome) -> int:
+    return len(job.program) + sum(map(len, job.inputs)) + sum(map(len, outcome.outputs))
 
 
 def _outcome(report: Report, frame: bytes, request: dict[str, Any], limits: Limits) -> Outcome:

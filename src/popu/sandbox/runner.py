@@ -42,10 +42,16 @@ MEMORY_ANSWER = b"memory\nMemoryError"
 PROGRAM_NAME = "program"  # `sys.modules` has it
 SOURCE_NAME = "<program>"
 CALLEE = "__call__"
+FLOATS = {"inf": float("inf"), "nan": float("nan")}  # names that canonical texts have and Python has not
 LARGE_BITS = 20_000
+LONG_TEXT = 65_536  # characters
 MARSHALLED_PER_TEXT = 5 / 3  # bytes at most: "1, " is marshalled in 5
 SCALARS: tuple[type[Any], ...] = (int, float, complex, str, bytes)
 SEQUENCES: tuple[type[Any], ...] = (list, tuple, set, frozenset)
+
+
+class Printed(str):
+    """What a script printed: its scorer needs all of it."""
 
 
 class Unequal(Exception):
@@ -195,7 +201,7 @@ class EvaluationRunner(Runner):
         self.builtins = {**vars(builtins), "open": self.open_stream, "exit": sys.exit, "quit": sys.exit}
 
     def program(self, source: str, entry: str | None) -> Callable[[str], object]:
-        """As in training, but arguments are texts of expressions in the program's namespace.
+        """As in training, but arguments are texts of expressions in the program's namespace, and of inf and nan.
 
         Without `entry` the program is a script: what it gets is the text of its standard input, what it returns is what
         it printed.
@@ -204,7 +210,7 @@ class EvaluationRunner(Runner):
             return lambda text: self.script(source, text)
         space = self.namespace(source)
         function = space[entry]
-        return lambda text: eval(arguments_code(text), {**space, CALLEE: function})
+        return lambda text: eval(arguments_code(text), {**space, **FLOATS, CALLEE: function})
 
     def script(self, source: str, text: str) -> str:
         """Run a program as `__main__`; return the text that it printed."""
@@ -216,7 +222,7 @@ class EvaluationRunner(Runner):
         except SystemExit as end:
             if end.code not in (None, 0):
                 raise
-        return printed.getvalue().decode("utf-8", "replace")
+        return Printed(printed.getvalue().decode("utf-8", "replace"))
 
     def open_stream(self, file: object, *args: Any, **kwargs: Any) -> Any:
         """`open` for standard input alone; anything else meets the filter of system calls."""
@@ -226,8 +232,11 @@ class EvaluationRunner(Runner):
         """As in training, of the value as `plain` gives it.
 
         A value of plain types whose text would be longer than the cap becomes a digest of its marshalled bytes, since
-        benchmarks have outputs of a gigabyte. Sets and dicts have their own order in it.
+        benchmarks have outputs of a gigabyte. Sets and dicts have their own order in it. So does a string of more than
+        `LONG_TEXT` characters: no tolerance looks into it, and reading it back takes the time of thousands of calls.
         """
+        if isinstance(value, str) and not isinstance(value, Printed) and len(value) > LONG_TEXT:
+            return self.digest(str(value).encode("utf-8", "surrogatepass"))
         try:
             marshalled = marshal.dumps(value, 0)  # type: ignore[arg-type]
         except ValueError:  # of another type: `plain` may still know it
