@@ -15,7 +15,7 @@ from popu.sandbox.executor import Executor
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A suite with everything that moves its figures; `limit` None is the whole suite, temperature 0 one greedy answer."""
+    """A suite and what moves its figures; `limit` None is the whole suite, temperature 0 one greedy answer."""
 
     suite: str
     samples: int

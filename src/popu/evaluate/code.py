@@ -19,6 +19,10 @@ from popu.sandbox.executor import LIMITS, MAX_REQUEST_BYTES, Executor, Job, Outc
 from popu.sandbox.verdicts import Status
 
 MAX_NEW_TOKENS = 768
+CHAT_PROMPT = (
+    "Write a self-contained Python program that solves this problem, in one fenced block.\n```python\n{prompt}\n```"
+)
+"""Ours: what a chat model is asked."""
 VALUE_BYTES = LIMITS[Profile.EVALUATION].value_bytes
 SHOWN_CHARS = 60  # of a value in a reason
 
@@ -218,7 +222,7 @@ _JUDGES: dict[str, Judge] = {
 SUITES = {
     suite.name: suite
     for suite in (
-        Suite("humaneval_plus", "code", MAX_NEW_TOKENS, humaneval_tasks, score),
-        Suite("mbpp_plus", "code", MAX_NEW_TOKENS, mbpp_tasks, score),
+        Suite("humaneval_plus", "code", MAX_NEW_TOKENS, humaneval_tasks, score, CHAT_PROMPT),
+        Suite("mbpp_plus", "code", MAX_NEW_TOKENS, mbpp_tasks, score, CHAT_PROMPT),
     )
 }

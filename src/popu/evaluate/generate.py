@@ -26,6 +26,7 @@ def complete(
     temperature: float,
     max_new_tokens: int,
     seed: int,
+    chat_prompt: str = "{prompt}",
     check: Callable[[], None] = lambda: None,
 ) -> list[dict[str, Any]]:
     """A row a member (adapter None: the bare base), task and sample, columns of table `generations` but for the slot.
@@ -38,7 +39,8 @@ def complete(
     planned = []
     for name, adapter in members.items():
         for task in tasks:
-            prompt = engine.encode(task.prompt, chat=path == "chat")
+            text = chat_prompt.format(prompt=task.prompt.strip()) if path == "chat" else task.prompt
+            prompt = engine.encode(text, chat=path == "chat")
             room = min(max_new_tokens, context - len(prompt))
             wanted = Request(
                 task.task_id, prompt, None if adapter is None else name, samples, room, temperature, _seed(seed, name)

@@ -40,3 +40,5 @@ class Suite:
     max_new_tokens: int
     tasks: Callable[[Sequence[Mapping[str, Any]]], list[BenchmarkTask]]
     score: Callable[[Sequence[BenchmarkTask], Sequence[str], Executor], list[TaskScore]]
+    chat_prompt: str = "{prompt}"
+    """What a chat model is asked; a base model goes on where the bare prompt ends."""

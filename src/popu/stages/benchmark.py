@@ -13,6 +13,7 @@ from popu.errors import ArtifactError
 from popu.evaluate.benchmark import Benchmark, judge_rows, shard
 from popu.evaluate.generate import complete
 from popu.evaluate.heldout import BASE
+from popu.evaluate.suites import suite
 from popu.population.adapter import Adapter, read_adapter
 from popu.population.member import Population
 from popu.rundir import SETTINGS
@@ -67,6 +68,7 @@ def generate_shard(
         item.temperature,
         item.max_new_tokens,
         settings.seed,
+        suite(item.suite).chat_prompt,
         backend.check,
     )
     artifacts.write_table(out, "generations", [{**row, "slot": members[row["member"]][0]} for row in rows])

@@ -1,0 +1,104 @@
+"""`evaluate_all` end to end on the embedded base: what is made, what a repetition does, what a wrong suite says."""
+
+import pytest
+
+from popu.artifacts import read_table
+
+from .conftest import REPO, TINY
+
+DATA = REPO.parent / "shared" / "data" / "benchmarks"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not DATA.is_dir(), reason="no benchmark data beside the repository"),
+]
+EVALUATION = {
+    "suites": ["cruxeval_o", "cruxeval_i@2"],
+    "limit": 3,
+    "max_new_tokens": 12,
+    "shards": 2,
+    "data_dir": str(DATA),
+}
+LABELS = ("cruxeval_o-limit3-tokens12", "cruxeval_i-avg2-temperature0.6-limit3-tokens12")
+
+
+@pytest.fixture(scope="module")
+def evaluated(finished, tmp_path_factory):
+    """A copy of the finished run, scored."""
+    import shutil
+
+    from .conftest import Workspace
+
+    path = tmp_path_factory.mktemp("evaluated")
+    shutil.copytree(finished.path / "results", path / "results")
+    workspace = Workspace(path, {**TINY, "evaluation": EVALUATION})
+    result = workspace.run("evaluate_all")
+    assert result.returncode == 0, result.stderr[-3000:]
+    yield workspace
+    workspace.popu("worker", "stop")
+
+
+def test_every_member_and_the_base_has_a_score_a_task_and_sample(evaluated):
+    directory = evaluated.run_directory() / "benchmarks" / "step00002"
+    for label, samples in zip(LABELS, (1, 2), strict=True):
+        rows = read_table(directory / label / "scores.parquet", "scores")
+        slots = ["", "t0", "t1", "s0", "s1"]
+        assert sorted((row["slot"], row["sample"]) for row in rows) == sorted(
+            (slot, k) for slot in slots for k in range(samples) for _ in range(3)
+        )
+        assert {row["prompt_path"] for row in rows} == {"direct"}
+    page = (evaluated.path / "results" / "tiny" / "report" / "index.html").read_text()
+    assert "How the answers came about" in page and LABELS[0] in page and "pass@2" in page
+
+
+def test_a_repetition_makes_only_what_is_missing(evaluated):
+    directory = evaluated.run_directory() / "benchmarks" / "step00002" / LABELS[0]
+    before = evaluated.digests()
+    (directory / "generations" / "1-of-2.parquet").unlink()
+    (directory / "scores.parquet").unlink()
+    result = evaluated.run("evaluate_all")
+    done = [line for line in (result.stdout + result.stderr).splitlines() if line.startswith("rule benchmark_")]
+    assert sorted(done) == ["rule benchmark_complete:", "rule benchmark_score:"]
+    assert evaluated.digests() == before
+
+
+def test_an_unknown_suite_is_one_message(workspace):
+    workspace.write({**TINY, "evaluation": {"suites": ["human_eval"]}})
+    result = workspace.run("evaluate_all")
+    assert result.returncode == 2 and "suite: expected one of humaneval_plus" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_missing_data_file_names_itself(evaluated, tmp_path):
+    result = evaluated.popu(
+        *(
+            "evaluate",
+            "--base",
+            TINY["base"]["path"],
+            "--suite",
+            "cruxeval_o",
+            "--limit",
+            "2",
+            "--data-dir",
+            str(tmp_path),
+        ),
+        *("--out", str(tmp_path / "out")),
+    )
+    assert result.returncode == 2 and str(tmp_path / "cruxeval") in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_one_adapter_from_anywhere_is_scored_and_taken_up_again(evaluated, tmp_path):
+    run = evaluated.run_directory()
+    assert evaluated.popu("export", "s0", "--run", str(run), "--out", str(tmp_path / "s0")).returncode == 0
+    command = (
+        *("evaluate", "--base", TINY["base"]["path"], "--adapter", str(tmp_path / "s0"), "--suite", "cruxeval_o"),
+        *("--limit", "3", "--max-new-tokens", "12", "--data-dir", str(DATA), "--threads", "1", "--shards", "2"),
+        *("--out", str(tmp_path / "out")),
+    )
+    first = evaluated.popu(*command)
+    assert first.returncode == 0 and "s0: " in first.stdout and "base: " in first.stdout, first.stderr
+    rows = read_table(tmp_path / "out" / LABELS[0] / "scores.parquet", "scores")
+    ours = [row["passed"] for row in rows if row["member"] == "s0"]
+    scored = read_table(run / "benchmarks" / "step00002" / LABELS[0] / "scores.parquet", "scores")
+    assert ours == [row["passed"] for row in scored if row["slot"] == "s0"], "alone as in the batch of all members"
+    assert evaluated.popu(*command).stdout == first.stdout
