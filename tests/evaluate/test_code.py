@@ -210,6 +210,7 @@ def test_report_01_any_root_of_humaneval_32_passes(executor, humaneval):
     return low
 """
     canonical = task.reference["solution"].removeprefix(task.prompt)
+    assert word(executor, task, canonical).passed
     few = BenchmarkTask(task.task_id, task.prompt, {**task.reference, "inputs": task.reference["inputs"][:100]})
     scores = code.score([few] * 4, [canonical, bisection, "    return 0.5\n", "    return None\n"], executor)
     assert [score.passed for score in scores] == [True, True, False, False]

@@ -81,8 +81,8 @@ def compare(
 ) -> list[Comparison]:
     """Our scores of the suite `name` beside EvalPlus's of the same programs, in their order.
 
-    `rows` are those of the suite's data, `parallel` the programs that EvalPlus runs at a time (its own default: half the
-    cores). Raises ConfigError where there is no EvalPlus, ArtifactError where it fails.
+    `rows` are those of the suite's data, `parallel` the programs that EvalPlus runs at a time (its own default: half
+    the cores). Raises ConfigError where there is no EvalPlus, ArtifactError where it fails.
     """
     programs = [_lent(score) for score in scores]
     words = evaluate(name, rows, [task.task_id for task in tasks], programs, parallel)
