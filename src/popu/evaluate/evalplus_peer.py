@@ -86,7 +86,7 @@ def compare(
     """
     programs = [_lent(score) for score in scores]
     words = evaluate(name, rows, [task.task_id for task in tasks], programs, parallel)
-    return [Comparison(task.task_id, *both) for task, *both in zip(tasks, scores, words, strict=True)]
+    return [Comparison(task.task_id, ours, peer) for task, ours, peer in zip(tasks, scores, words, strict=True)]
 
 
 def _lent(score: TaskScore) -> str:

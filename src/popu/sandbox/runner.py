@@ -243,12 +243,12 @@ class EvaluationRunner(Runner):
             marshalled = marshal.dumps(value, 0)  # type: ignore[arg-type]
         except ValueError:  # of another type: `plain` may still know it
             marshalled = b""
+        if len(marshalled) > MARSHALLED_PER_TEXT * value_bytes:  # too large for a normal form beside it
+            return self.digest(marshalled)
         if len(marshalled) > LONG_AS_IT_IS and (normal := normal_form(value)) is not None:
             normal_bytes = marshal.dumps(normal, 0)
             if len(normal_bytes) > LONG:
                 return self.digest(normal_bytes)
-        if len(marshalled) > MARSHALLED_PER_TEXT * value_bytes:
-            return self.digest(marshalled)
         try:
             return super().encode(self.plain(value), value_bytes)
         except self.values.ValueTooLarge:
