@@ -105,6 +105,7 @@ def f(x):
     assert "wrong on input 0: 0" in word(executor, task, fenced(program)).reason
 
 
+@pytest.mark.slow
 def test_report_03_a_memory_bomb_is_one_failure(executor):
     """As Mbpp/255 was answered once: a list of 9 ** 40 tuples."""
     bomb = "import itertools\ndef f(x):\n    return list(itertools.product(range(9), repeat=40))"
@@ -113,6 +114,7 @@ def test_report_03_a_memory_bomb_is_one_failure(executor):
     assert scores[0].reason.partition(":")[0] in ("memory", "timeout")
 
 
+@pytest.mark.slow
 def test_report_27_a_program_that_waits_passes_in_a_full_pool():
     """Time is CPU time: two seconds of sleep, more programs at once than there are cores."""
     slots = 2 * multiprocessing.cpu_count()

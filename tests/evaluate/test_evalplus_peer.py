@@ -42,18 +42,18 @@ def test_without_evalplus_it_is_one_message():
 
 
 @needs_evalplus
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "ids", "differ"),
     [
-        ("humaneval_plus", [f"HumanEval/{i}" for i in (2, 13, 32, 53)], {"HumanEval/32"}),
-        ("mbpp_plus", [f"Mbpp/{i}" for i in (2, 255, 787, 581)], set()),
+        pytest.param("humaneval_plus", ("2", "13", "32", "53"), {"HumanEval/32"}, marks=pytest.mark.slow),
+        pytest.param("mbpp_plus", ("2", "106", "581", "787"), set(), marks=pytest.mark.slow),
+        pytest.param("mbpp_plus", ("2", "255"), set(), marks=pytest.mark.long),  # gigabytes of output
     ],
 )
 def test_canonical_solutions_agree_but_for_the_task_that_evalplus_skips(name, ids, differ, monkeypatch):
     monkeypatch.setenv("EVALPLUS_TIMEOUT_PER_TASK", "60")  # alone it would end EvalPlus with a TypeError
     rows = data.rows(name, DATA)
-    tasks = [task for task in suites.tasks(name, DATA) if task.task_id in ids]
+    tasks = [task for task in suites.tasks(name, DATA) if task.task_id.partition("/")[2] in ids]
     solutions = [task.reference["solution"] for task in tasks]
     wrong = f"```python\ndef {tasks[0].reference['entry']}(*arguments):\n    return None\n```"
     bad = f"import socket\nsocket.socket()\n{solutions[0]}"
