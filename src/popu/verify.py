@@ -127,7 +127,7 @@ def _answers(requests: list[Request | Response], executor_of: Executors) -> list
     return [answers[i] for i in range(len(requests))]
 
 
-def _read(number: int, line: str, kind: TypeAdapter[R]) -> R | Response:
+def _read(number: int, line: str, kind: TypeAdapter[Any]) -> Any:
     try:
         return kind.validate_json(line)
     except ValidationError as error:

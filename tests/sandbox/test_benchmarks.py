@@ -59,7 +59,7 @@ def test_canonical_solutions_pass(executor, folder, release, n):
     failed = {
         row["task_id"]: why
         for row, test, outcome, reference in zip(rows, tests, outcomes, references, strict=True)
-        if (why := test.failure(outcome, reference))
+        if (why := test.failure(outcome, reference, executor))
     }
     assert len(rows) == n and failed == {}
 
@@ -84,13 +84,15 @@ class Script:
         self.expected = [ast.unparse(case) for case in assigned["results"].elts] if "results" in assigned else None
         self.reference_job = None if self.expected else Job(reference(tree), tuple(inputs), entry="ref_func")
 
-    def failure(self, outcome, reference):
+    def failure(self, outcome, reference, executor):
         if outcome.status is not Status.OK:
             return f"{outcome.status}: {outcome.reason}"
         if self.expected is None and reference.status is not Status.OK:
             return f"reference {reference.status}: {reference.reason}"
         expected = reference.outputs if self.expected is None else self.expected
         for given, text in zip(outcome.outputs, expected, strict=True):
+            if given.startswith("('sha256', ") and not text.startswith("('sha256', "):
+                text = executor.run([Job("def f(value):\n    return value", (text,))])[0].outputs[0]
             if not self.passes(value(given), value(text)):
                 return f"{given[:60]}, expected {text[:60]}"
         return None

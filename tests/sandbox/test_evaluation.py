@@ -114,14 +114,49 @@ def test_the_walls_are_those_of_training(executor, body):
     assert run(executor, program, "1").status is Status.DENIED
 
 
-def test_a_value_over_the_cap_is_known_by_its_digest(executor):
-    def output(body):
-        return run(executor, f"def f(x):\n    return {body}", "1", check_determinism=True).outputs[0]
+def output(executor, body):
+    return run(executor, f"def f(x):\n    return {body}", "1", check_determinism=True).outputs[0]
 
-    digests = [output(body) for body in ("'a' * 2_000_000", "'a' * 1_999_999 + 'b'", "[1.5, 'x'] * 300_000")]
-    assert all(digest.startswith("('sha256', '") and len(digest) == 78 for digest in digests)
-    assert len(set(digests)) == 3 and digests[0] == output("'aa' * 1_000_000")
-    assert output("[7] * 300_000") == str([7] * 300_000)  # 1.5 MB marshalled, 0.9 MB as text
+
+def is_digest(text):
+    return text.startswith("('sha256', '") and len(text) == 78
+
+
+def test_a_long_value_is_known_by_its_digest(executor):
+    bodies = ("'a' * 2_000_000", "'a' * 1_999_999 + 'b'", "[1.5, 'x'] * 300_000", "[7] * 300_000", "(7,) * 300_000")
+    digests = [output(executor, body) for body in bodies]
+    assert all(map(is_digest, digests)) and len(set(digests)) == len(bodies)
+    assert digests[0] == output(executor, "'aa' * 1_000_000")
+    assert output(executor, "[7.5] * 30_000") == str([7.5] * 30_000)  # a tolerance may look into it
+    assert output(executor, "{i: i for i in range(30_000)}") == str({i: i for i in range(30_000)})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("[1, 0] * 30_000", "[True, 0.0] * 30_000"),
+        ("[1] * 13_108", "[True] * 13_108"),  # 1 marshalled is five times True
+        ("[(2**40, 'a')] * 9_000", "[(2.0**40, 'a')] * 9_000"),
+        ("tuple(range(50_000))", "tuple(map(float, range(50_000)))"),
+    ],
+)
+def test_equal_long_values_have_one_digest(executor, one, other):
+    """As `1 == 1.0 == True`."""
+    assert is_digest(output(executor, one)) and output(executor, one) == output(executor, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("[1] * 50_000", "(1,) * 50_000"),
+        ("[1] * 50_000", "[1] * 49_999 + [2]"),
+        ("[2.0**60] * 50_000", "[2.0**60 + 512] * 50_000"),
+        ("[[1]] * 50_000", "[[1, 1]] * 50_000"),
+        ("['1'] * 50_000", "[1] * 50_000"),
+    ],
+)
+def test_other_long_values_have_another(executor, one, other):
+    assert output(executor, one) != output(executor, other)
 
 
 def test_limits_and_the_next_request(executor):

@@ -30,12 +30,12 @@ def output_prompt(code: str, arguments: str) -> str:
 
 def input_prompt(code: str, output: str) -> str:
     """Asks for an input."""
-    return _prompt(code, f"assert f(??) == {output}", "arguments for which the assertion holds")
+    return _prompt(code, f"assert f(??) == {output}", "arguments for which the assertion holds; any such will do")
 
 
 def _prompt(code: str, assertion: str, missing: str) -> str:
     return (
-        f"```python\n{code}\n```\n\nReplace ?? by {missing}. Several may be right; one is enough.\n\n"
+        f"```python\n{code}\n```\n\nReplace ?? by {missing}.\n\n"
         f"```python\n{assertion}\n```\n\nEnd your answer with the completed assertion in one ```python block.\n"
     )
 
@@ -62,7 +62,8 @@ def answered(completion: str, asked: str) -> str | None:
     """
     for text in _candidates(completion):
         tree = parse(text)
-        if tree is not None and tree.body and (found := _from_statement(text, tree.body[-1], asked)):
+        found = _from_statement(text, tree.body[-1], asked) if tree is not None and tree.body else None
+        if found is not None:
             return found
         if asked == "input" and _is_argument_list(text):
             return text

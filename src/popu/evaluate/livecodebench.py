@@ -108,7 +108,7 @@ def _task(row: Mapping[str, Any], release: str) -> BenchmarkTask:
     public = row["public_test_cases"]
     if release not in PUBLIC_ONLY and not hidden:
         raise ArtifactError(f"{task_id}: expected hidden tests, found none")
-    if not hidden and not _tests(task_id, public):
+    if not hidden and not _cases(task_id, public):
         raise ArtifactError(f"{task_id}: expected tests, found an empty list")
     reference = {"function": function, "public": public, "hidden": hidden}
     return BenchmarkTask(task_id, prompt(row["question_content"], row["starter_code"]), reference)
@@ -123,18 +123,18 @@ def prompt(statement: str, starter_code: str) -> str:
     return f"{statement.strip()}\n\n{ask}\n\nGive the whole program in one ```python block.\n"
 
 
-def tests_of(task: BenchmarkTask) -> list[Case]:
+def cases_of(task: BenchmarkTask) -> list[Case]:
     """The public and hidden tests of a task. Raises ArtifactError where they cannot be read, or are none."""
     reference = task.reference
-    tests = _tests(task.task_id, reference["public"])
+    tests = _cases(task.task_id, reference["public"])
     if reference["hidden"]:
-        tests += _tests(task.task_id, decoded(reference["hidden"], task.task_id))
+        tests += _cases(task.task_id, decoded(reference["hidden"], task.task_id))
     if not tests:
         raise ArtifactError(f"{task.task_id}: expected tests, found an empty list")
     return tests
 
 
-def _tests(task_id: str, text: str) -> list[Case]:
+def _cases(task_id: str, text: str) -> list[Case]:
     try:
         return [Case(test["input"], test["output"]) for test in json.loads(text)]
     except (ValueError, TypeError, KeyError) as error:
@@ -176,7 +176,7 @@ def _pickled_string(content: bytes) -> str:
 
 
 def score(tasks: Sequence[BenchmarkTask], completions: Sequence[str], executor: Executor) -> list[TaskScore]:
-    """Judge a completion a task; a program passes that is right on every test. Raises ArtifactError as `tests_of`."""
+    """Judge a completion a task; a program passes that is right on every test. Raises ArtifactError as `cases_of`."""
     scores: list[TaskScore] = []
     programs = list(map(script_program, completions))
     for i in range(0, len(tasks), TASKS_AT_ONCE):
@@ -185,7 +185,7 @@ def score(tasks: Sequence[BenchmarkTask], completions: Sequence[str], executor: 
 
 
 def _scores(tasks: Sequence[BenchmarkTask], programs: Sequence[str | None], executor: Executor) -> list[TaskScore]:
-    tests = [tests_of(task) for task in tasks]
+    tests = [cases_of(task) for task in tasks]
     jobs = [
         [] if program is None else [_job(program, task, part) for part in _parts(cases)]
         for task, program, cases in zip(tasks, programs, tests, strict=True)

@@ -44,7 +44,9 @@ SOURCE_NAME = "<program>"
 CALLEE = "__call__"
 FLOATS = {"inf": float("inf"), "nan": float("nan")}  # names that canonical texts have and Python has not
 LARGE_BITS = 20_000
-LONG_TEXT = 65_536  # characters
+LONG = 65_536  # characters of a string, or marshalled bytes of a list, from which a digest is compared
+LONG_AS_IT_IS = LONG // 5  # bytes of a list that may be LONG in its normal form: True has 1, 1 has 5
+EXACT_INTS = 2**53  # floats up to here that are whole numbers equal one int
 MARSHALLED_PER_TEXT = 5 / 3  # bytes at most: "1, " is marshalled in 5
 SCALARS: tuple[type[Any], ...] = (int, float, complex, str, bytes)
 SEQUENCES: tuple[type[Any], ...] = (list, tuple, set, frozenset)
@@ -231,18 +233,22 @@ class EvaluationRunner(Runner):
     def encode(self, value: object, value_bytes: int) -> str:
         """As in training, of the value as `plain` gives it.
 
-        A value of plain types whose text would be longer than the cap becomes a digest of its marshalled bytes, since
-        benchmarks have outputs of a gigabyte. Sets and dicts have their own order in it. So does a string of more than
-        `LONG_TEXT` characters: no tolerance looks into it, and reading it back takes the time of thousands of calls.
+        A long value becomes a digest, since benchmarks have outputs of a gigabyte, and reading one back takes the time
+        of thousands of calls: a string, a list or tuple of strings and whole numbers, and any other of plain types
+        whose text is over the cap. Sets and dicts have their own order in the last. No tolerance looks into a digest.
         """
-        if isinstance(value, str) and not isinstance(value, Printed) and len(value) > LONG_TEXT:
+        if isinstance(value, str) and not isinstance(value, Printed) and len(value) > LONG:
             return self.digest(str(value).encode("utf-8", "surrogatepass"))
         try:
             marshalled = marshal.dumps(value, 0)  # type: ignore[arg-type]
         except ValueError:  # of another type: `plain` may still know it
             marshalled = b""
-        if len(marshalled) > MARSHALLED_PER_TEXT * value_bytes:
+        if len(marshalled) > MARSHALLED_PER_TEXT * value_bytes:  # too large for a normal form beside it
             return self.digest(marshalled)
+        if len(marshalled) > LONG_AS_IT_IS and (normal := normal_form(value)) is not None:
+            normal_bytes = marshal.dumps(normal, 0)
+            if len(normal_bytes) > LONG:
+                return self.digest(normal_bytes)
         try:
             return super().encode(self.plain(value), value_bytes)
         except self.values.ValueTooLarge:
@@ -312,6 +318,28 @@ def arguments_code(text: str) -> types.CodeType:
         raise SyntaxError("not an argument list")
     code: types.CodeType = compile(tree, SOURCE_NAME, "eval")
     return code
+
+
+def normal_form(value: object) -> Any:
+    """A list or tuple of strings and whole numbers with every number as an int, so that equal ones have equal bytes.
+
+    None for another value, and within one for None and what is not whole: those pass as text.
+    """
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < EXACT_INTS else None
+    if type(value) not in (list, tuple):
+        return None
+    items = []
+    for item in value:  # type: ignore[attr-defined]
+        normal = normal_form(item)
+        if normal is None:
+            return None
+        items.append(normal)
+    return items if type(value) is list else tuple(items)
 
 
 def no_receiver(content: bytes) -> None:
