@@ -47,6 +47,7 @@ $(INSTALLED): envs/base.txt pyproject.toml
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(INSTALLED_DEV): $(INSTALLED) envs/dev.txt
+$(INSTALLED_DEV): $(INSTALLED) envs/dev.txt envs/evaluate.txt
 	$(PIP) install --quiet -r envs/dev.txt
+	$(PIP) install --quiet --no-deps -r envs/evaluate.txt
 	@touch $@
