@@ -1,12 +1,14 @@
 # Benchmarks: all members of each run's last checkpoint, and the bare base, on the suites of the config.
 #
 # Needs: bundles, and the suites' data. Makes: completions a shard of tasks, all members in one batch; scores a benchmark.
-from popu.evaluate.benchmark import benchmarks
-
 BENCHMARK = f"{RUN}/benchmarks/step{{step}}/{{benchmark}}"
 
 
 def _benchmarks():
+    if not CONFIG.evaluation.suites:
+        return {}
+    from popu.evaluate.benchmark import benchmarks
+
     try:
         return benchmarks(CONFIG.evaluation)
     except (ConfigError, ArtifactError) as error:

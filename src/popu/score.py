@@ -6,12 +6,12 @@ gets an answer with `error` in place of a score.
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
 from pydantic import TypeAdapter, model_validator
 
 from popu.evaluate import suites
+from popu.evaluate.math import score_against
 from popu.evaluate.suite import BenchmarkTask, TaskScore
 from popu.sandbox.executor import Profile
 from popu.verify import DoorRequest, Executors, Response, request_chunks
@@ -87,5 +87,6 @@ def _score_tasks(
 
 
 def _score_golds(requests: list[ScoreRequest]) -> list[TaskScore]:
-    score_against = import_module("popu.evaluate.math").score_against
-    return list(score_against([request.gold for request in requests], [request.completion for request in requests]))
+    return list(
+        score_against([request.gold or "" for request in requests], [request.completion for request in requests])
+    )

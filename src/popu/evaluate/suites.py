@@ -3,34 +3,25 @@
 A result is known by its suite's name, and by the number of tasks where it is not of all (`humaneval_plus-limit20`).
 """
 
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 from popu.errors import ConfigError
 from popu.evaluate import code, cruxeval, data, livecodebench
+from popu.evaluate.math_sets import MATH_SUITES
 from popu.evaluate.suite import BenchmarkTask, Suite
-
-_MATH = "popu.evaluate.math"  # loaded when asked for: it brings sympy along
-
-
-def math_suites() -> dict[str, Suite]:
-    """The suites of mathematics, by name; none where this installation lacks them."""
-    return dict(import_module(_MATH).MATH_SUITES) if find_spec(_MATH) else {}
 
 
 def suite_names() -> list[str]:
     """All names, and of LiveCodeBench those of whole releases: any other window of months has a name as well."""
     windows = map(livecodebench.suite_name, livecodebench.RELEASES)
-    return [*code.SUITES, *windows, *cruxeval.SUITES, *math_suites()]
+    return [*code.SUITES, *windows, *cruxeval.SUITES, *MATH_SUITES]
 
 
 def suite(name: str) -> Suite:
     """The suite of a name. Raises ConfigError."""
     if name.startswith("livecodebench"):
         return livecodebench.suite(name)
-    known = {**code.SUITES, **cruxeval.SUITES}
-    known = known if name in known else {**known, **math_suites()}
+    known = {**code.SUITES, **cruxeval.SUITES, **MATH_SUITES}
     if name not in known:
         raise ConfigError(f"suite: expected one of {', '.join(suite_names())}, found {name!r}")
     return known[name]
