@@ -43,6 +43,7 @@ from popu.sandbox.verdicts import Status
 
 ZYGOTE_FILE = Path(__file__).resolve().with_name("zygote.py")
 HASH_SEEDS = (1, 2)  # of the two zygotes of a slot
+LINKED_AT_START = {"LD_BIND_NOW": "1"}  # else every child looks the same symbols up; the zygote forgets it at once
 START_TIMEOUT_S = 30.0
 WALL_GRACE_S = 5.0  # beyond a request's wall limit, before its zygote counts as dead
 ATTEMPTS = 3  # a failure of the infrastructure is retried twice
@@ -359,7 +360,7 @@ class Zygote:
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                env={"PYTHONHASHSEED": str(self.hash_seed)},
+                env={"PYTHONHASHSEED": str(self.hash_seed), **LINKED_AT_START},
                 cwd="/",
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,

@@ -49,6 +49,7 @@ WARM_UP_REQUEST = {
 
 def main(socket_fd: int, directory: str, profile: str) -> None:
     """Preload, give up privileges, then serve requests until the socket closes."""
+    os.environ.pop("LD_BIND_NOW", None)
     os.register_at_fork = lambda **_: None  # type: ignore[assignment]  # what modules want of a fork doubles its cost
     here = os.path.dirname(os.path.abspath(__file__))
     load("popu.problems.literals", f"{directory}/literals.py")
