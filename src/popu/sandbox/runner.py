@@ -59,7 +59,7 @@ class Runner:
 
     def __init__(self, values: types.ModuleType, allowed: types.ModuleType) -> None:
         self.values = values
-        self.send: Callable[[bytes], None] = no_receiver
+        self.send: Callable[[bytes], None] = no_receiver  # for a denial; the zygote sets it before it forks
         for codec in CODECS:  # a lookup in the child would have to open a file
             codecs.lookup(codec)
         for name in LOADED_BY_BUILTINS:
@@ -76,15 +76,12 @@ class Runner:
         kept["__import__"] = self.import_module
         self.builtins = kept
 
-    def run(self, request: dict[str, Any], send: Callable[[bytes], None]) -> NoReturn:
-        """Run a request, send the report, exit."""
-        self.send = send
+    def answer(self, request: dict[str, Any]) -> bytes:
+        """Run a request; return what to send: the lines of `execute`."""
         try:
-            answer = self.execute(request)
+            return self.execute(request)
         except MemoryError:
-            answer = MEMORY_ANSWER
-        send(answer)
-        os._exit(0)
+            return MEMORY_ANSWER
 
     def execute(self, request: dict[str, Any]) -> bytes:
         """Return lines: the status, then one output per input where that is ok, else the reason.

@@ -16,6 +16,7 @@ This file imports nothing of popu; it loads `confinement` and `runner` from besi
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import importlib.util
 import marshal
@@ -31,10 +32,10 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
+PR_SET_PDEATHSIG, PR_GET_DUMPABLE, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 3, 4, 38
 NOBODY = 65534
-SOCKET = 3  # the zygote's end: low, so that a child's other descriptors lie between it and MAX_FDS
-ANSWER = 4  # the child's end of its pipe
+READER, ANSWER = 3, 4  # the pipe of the running child: the zygote's end and the child's
+SOCKET = 5  # the zygote's end of its socket
 MAX_FDS = 64
 MAX_READ = 65_536
 SIGKILL = int(signal.SIGKILL)
@@ -45,6 +46,8 @@ WARM_UP_REQUEST = {
     "twice": "",
     "value_bytes": 1000,
 }
+
+Steps = tuple[tuple[Callable[..., object], tuple[Any, ...]], ...]  # functions to call one after the other
 
 
 def main(socket_fd: int, directory: str, profile: str) -> None:
@@ -71,8 +74,8 @@ def main(socket_fd: int, directory: str, profile: str) -> None:
     sys.addaudithook(refuser(runners.SOURCE_NAME))
     jail = Jail(confinement, libc, own_bytes)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for _ in range(20):  # what the interpreter caches and specialises now, no child has to: 12 % less per request
-        runner.execute({**WARM_UP_REQUEST, "inputs": runner.warm_up_inputs})
+    warm_up(runner, jail)
+    runner.send = send_answer
     gc.collect()
     gc.freeze()
     write_frame(SOCKET, jail.layers.encode())
@@ -161,18 +164,14 @@ def serve(request: dict[str, Any], runner: Any, jail: Jail) -> bytes:
 
     The line has the way of `watch`, the exit code, and 1 if the child was over its CPU limit, else 0.
     """
-    reader, writer = os.pipe()
+    steps = jail.steps(request)
+    work = jail.canaries[request["canary"]] if "canary" in request else runner.answer
     jail.confined[0] = 0
+    reader, writer = os.pipe()
+    assert (reader, writer) == (READER, ANSWER)
     pid = os.fork()
     if pid == 0:
-        try:
-            jail.enter(request, writer)
-            if "canary" in request:
-                jail.canaries[request["canary"]]()
-            else:
-                runner.run(request, send_answer)
-        finally:
-            os._exit(1)
+        live(steps, work, request, send_answer, os._exit)
     os.close(writer)
     try:
         ended, frame = watch(request, pid, reader)
@@ -234,43 +233,90 @@ def kill(pid: int) -> None:
 # ---------------------------------------------------------------- inside the child
 
 
+def live(
+    steps: Steps,
+    work: Callable[[Any], bytes],
+    request: dict[str, Any],
+    send: Callable[[bytes], None],
+    leave: Callable[[int], object],
+) -> None:
+    """A child from its first line to its end: be confined by `steps`, work, send what came of it, leave.
+
+    A step that fails, by an exception or the -1 of C, ends the child before it works.
+    """
+    status = 1
+    try:
+        for call, arguments in steps:
+            if call(*arguments) == -1:
+                leave(1)
+        send(work(request))
+        status = 0
+    finally:
+        leave(status)
+
+
+def warm_up(runner: Any, jail: Jail) -> None:
+    """Do what a child does, without the walls: what the interpreter caches and specialises now, no child has to."""
+    request = {**WARM_UP_REQUEST, "inputs": runner.warm_up_inputs}
+    for _ in range(20):
+        live(jail.harmless, runner.answer, request, functools.partial(write_frame, 1), bool)
+
+
+def ignoring_argument(action: Callable[[], object]) -> Callable[[object], object]:
+    return lambda _: action()
+
+
 class Jail:
     """What confines a child; `layers` has the machine, whether its system calls are known, its Landlock ABI."""
 
     def __init__(self, confinement: types.ModuleType, libc: ctypes.CDLL, own_bytes: int) -> None:
-        self.libc = libc
         self.own_bytes = own_bytes
-        self.canaries = confinement.CANARIES
+        self.canaries = {name: ignoring_argument(canary) for name, canary in confinement.CANARIES.items()}
         self.confined = mmap.mmap(-1, mmap.PAGESIZE)  # shared: a child says here that it is, before it runs anything
         machine = platform.machine()
         known = machine in confinement.AUDIT
-        self.filter = confinement.SystemCallFilter(machine, ANSWER) if known else None
+        system_calls = confinement.SystemCallFilter(machine, ANSWER, libc) if known else None
+        self.filtering: Steps = system_calls.steps if system_calls else ((os._exit, (1,)),)
+        self.leaving: Steps = (
+            (libc.prctl, (PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)),
+            (os.setsid, ()),
+            (os.close, (READER,)),
+            (os.closerange, (ANSWER + 1, MAX_FDS)),
+        )
+        self.saying: Steps = ((self.confined.__setitem__, (0, 1)), (self.confined.close, ()))
+        self.harmless: Steps = (
+            (libc.prctl, (PR_GET_DUMPABLE, 0, 0, 0, 0)),
+            (os.getpid, ()),
+            (self.confined.__setitem__, (0, 0)),
+            *self.filtering[:-1],
+        )
         self.layers = f"{machine} {known:d} {confinement.restrict_files(libc)}"
+        self.kept_steps: dict[tuple[Any, ...], Steps] = {}
 
-    def enter(self, request: dict[str, Any], writer: int) -> None:
-        """Leave the zygote's session, files and limits behind; only `ANSWER` stays open beside /dev/null.
+    def steps(self, request: dict[str, Any]) -> Steps:
+        """The calls, in order, that leave the zygote's session, files and limits behind, as `live` makes them.
 
-        A `bare` request stops there: a benchmark measures by it what the walls cost.
+        Only `ANSWER` stays open beside /dev/null. They are made ready once: in a child, every object that is looked up
+        costs the copy of a page. A `bare` request goes without the walls: a benchmark measures by it what they cost.
         """
-        self.libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
-        os.setsid()
-        os.dup2(writer, ANSWER)
-        os.close(SOCKET)
-        os.closerange(ANSWER + 1, MAX_FDS)
-        if request["bare"]:
-            self.confined[0] = 1
-            return
+        key = (request["memory_mb"], request["cpu_s"], request["filtered"], request["bare"])
+        if key not in self.kept_steps:
+            walls = () if request["bare"] else self.walls(request)
+            self.kept_steps[key] = (*self.leaving, *walls, *self.saying)
+        return self.kept_steps[key]
+
+    def walls(self, request: dict[str, Any]) -> Steps:
+        """Limits, then the filter of system calls."""
         memory = self.own_bytes + request["memory_mb"] * 2**20
         cpu_s = int(request["cpu_s"]) + 2  # a backstop: the limit in whole seconds is the zygote's to judge
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
-        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
-        confined = self.confined
-        if request["filtered"] and not (self.filter and self.filter.install(self.libc)):
-            os._exit(1)
-        confined[0] = 1
-        confined.close()
+        limits = (
+            (resource.RLIMIT_AS, memory),
+            (resource.RLIMIT_CPU, cpu_s),
+            (resource.RLIMIT_NPROC, 0),
+            (resource.RLIMIT_NOFILE, 0),
+        )
+        limiting = tuple((resource.setrlimit, (what, (limit, limit))) for what, limit in limits)
+        return (*limiting, *(self.filtering if request["filtered"] else ()))
 
 
 if __name__ == "__main__":
