@@ -33,8 +33,8 @@ from popu.problems import values
 from popu.problems.values import (
     ValueRejected,
     ValueTooLarge,
-    canonical,
     contains_nan,
+    is_canonical,
     parse_arguments,
     parse_value,
 )
@@ -121,6 +121,17 @@ class Outcome:
     status: Status
     outputs: tuple[str, ...] = ()
     reason: str = ""
+
+
+class Request(NamedTuple):
+    """What one fork is asked: its limits, and either the work for `runner.execute`, marshalled, or a canary's name."""
+
+    memory_mb: int
+    cpu_s: float
+    wall_s: float
+    frame_bytes: int
+    work: bytes = b""
+    canary: str = ""
 
 
 class Report(NamedTuple):
@@ -300,23 +311,17 @@ class Slot:
         deaths during the run are its crash.
         """
         times = 2 if twice else 1
-        request = {
-            "program": job.program,
-            "entry": job.entry,
-            "inputs": inputs,
-            "twice": twice,
-            "cpu_s": self.limits.cpu_s * times,
-            "wall_s": self.limits.wall_s * times,
-            "memory_mb": self.limits.memory_mb,
-            "value_bytes": self.limits.value_bytes,
-            "filtered": zygote.layers.get("filter", True),
-            "bare": zygote.bare,
-            "frame_bytes": min(MAX_FRAME_BYTES, 4096 + len(inputs) * (1 + self.limits.value_bytes)),
-        }
+        request = Request(
+            memory_mb=self.limits.memory_mb,
+            cpu_s=self.limits.cpu_s * times,
+            wall_s=self.limits.wall_s * times,
+            frame_bytes=min(MAX_FRAME_BYTES, 4096 + len(inputs) * (1 + self.limits.value_bytes)),
+            work=marshal.dumps((job.program, job.entry, tuple(inputs), twice, self.limits.value_bytes)),
+        )
         deaths = 0
         for _ in range(ATTEMPTS):
             try:
-                return _outcome(*zygote.request(request), request, self.limits)
+                return _outcome(*zygote.request(request), len(inputs), twice, self.limits)
             except ZygoteDied as death:
                 deaths += death.during_run
                 if deaths == 2:
@@ -387,8 +392,8 @@ class Zygote:
 
     def _surviving_canaries(self) -> list[str]:
         """What a confined child can do that should kill it: nothing, where the filter holds."""
-        limits = {"cpu_s": 5.0, "wall_s": 10.0, "memory_mb": 64, "frame_bytes": 4096, "filtered": True, "bare": False}
-        reports = {name: self.request({**limits, "canary": name})[0] for name in CANARIES}
+        limits = Request(memory_mb=64, cpu_s=5.0, wall_s=10.0, frame_bytes=4096)
+        reports = {name: self.request(limits._replace(canary=name))[0] for name in CANARIES}
         return [name for name, report in reports.items() if report.exit != -signal.SIGSYS]
 
     def close(self) -> None:
@@ -400,17 +405,20 @@ class Zygote:
             self.socket.close()
         self.process = self.socket = None
 
-    def request(self, request: dict[str, Any]) -> tuple[Report, bytes]:
+    def request(self, request: Request) -> tuple[Report, bytes]:
         """Return the zygote's report and the child's bytes; raise ZygoteDied or SandboxUnavailable.
 
         After any exception the process is gone, and the next request starts another.
         """
         self.start()
         assert self.socket is not None
-        content = marshal.dumps(request)
+        walls = (request.memory_mb, request.cpu_s, self.layers.get("filter", True), self.bare)
+        content = marshal.dumps(
+            (walls, request.cpu_s, request.wall_s, request.frame_bytes, request.canary, request.work)
+        )
         sent = False
         try:
-            self.socket.settimeout(request["wall_s"] + self.grace_s)
+            self.socket.settimeout(request.wall_s + self.grace_s)
             self.socket.sendall(len(content).to_bytes(4, "big") + content)
             sent = True
             line, _, frame = self._receive().partition(b"\n")
@@ -435,7 +443,7 @@ class Zygote:
         return bytes(received[4:])
 
 
-def _outcome(report: Report, frame: bytes, request: dict[str, Any], limits: Limits) -> Outcome:
+def _outcome(report: Report, frame: bytes, n_inputs: int, twice: str, limits: Limits) -> Outcome:
     """Return the outcome of one fork from the zygote's report and the child's bytes (not trusted)."""
     if report.ended == "unconfined":
         raise SandboxUnavailable("a child could not be confined")
@@ -451,25 +459,25 @@ def _outcome(report: Report, frame: bytes, request: dict[str, Any], limits: Limi
     if not complete:
         return Outcome(Status.CRASHED, (), f"no answer, exit code {report.exit}")
     try:
-        return _read_answer(frame[4:].decode(), request, limits)
+        return _read_answer(frame[4:].decode(), n_inputs, bool(twice), limits)
     except ValueError:
         return Outcome(Status.CRASHED, (), "the answer of the child is malformed")
 
 
-def _read_answer(answer: str, request: dict[str, Any], limits: Limits) -> Outcome:
-    """Return the outcome that a child states, as `runner.execute` writes it; raise ValueError for anything else."""
+def _read_answer(answer: str, n_inputs: int, twice: bool, limits: Limits) -> Outcome:
+    """Return the outcome that a child states, as `runner.answer` writes it; raise ValueError for anything else."""
     first_line, _, rest = answer.partition("\n")
     status = Status(first_line)
     if status not in CHILD_STATUSES:
         raise ValueError("status")
-    if status is Status.NONDETERMINISTIC and not request["twice"]:
+    if status is Status.NONDETERMINISTIC and not twice:
         raise ValueError("nondeterminism in a single run")
     if status is not Status.OK:
         return Outcome(status, (), rest[:300])
     outputs = rest.split("\n")
-    if len(outputs) != len(request["inputs"]):
+    if len(outputs) != n_inputs:
         raise ValueError("number of outputs")
     for text in outputs:
-        if canonical(parse_value(text, limits.value_bytes), limits.value_bytes) != text:
+        if not is_canonical(text, limits.value_bytes):
             raise ValueError("not canonical")
     return Outcome(Status.OK, tuple(outputs))

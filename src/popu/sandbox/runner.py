@@ -76,46 +76,44 @@ class Runner:
         kept["__import__"] = self.import_module
         self.builtins = kept
 
-    def answer(self, request: dict[str, Any]) -> bytes:
-        """Run a request; return what to send: the lines of `execute`."""
+    def answer(self, work: bytes) -> bytes:
+        """Return lines: the status, then one output per input where that is ok, else the reason.
+
+        `work` is a marshalled tuple, see `execute`. A canonical text holds no line break.
+        """
         try:
-            return self.execute(request)
+            status, rest = self.execute(*marshal.loads(work))
+            return f"{status}\n{rest}".encode("utf-8", "backslashreplace")
         except MemoryError:
             return MEMORY_ANSWER
 
-    def execute(self, request: dict[str, Any]) -> bytes:
-        """Return lines: the status, then one output per input where that is ok, else the reason.
-
-        A canonical text holds no line break.
-        """
-        outputs: list[str] = []
-        status, reason = "ok", ""
+    def execute(self, source: str, entry: Any, inputs: Sequence[Any], twice: str, value_bytes: int) -> tuple[str, str]:
+        """Return how the program did on the inputs: its status, and the outputs' lines or the reason."""
         try:
-            outputs = self.outputs(request["inputs"], request)
-            if request["twice"] == "reversed":
-                again = self.outputs(request["inputs"][::-1], request)[::-1]
+            outputs = self.outputs(source, entry, inputs, twice == "calls", value_bytes)
+            if twice == "reversed":
+                again = self.outputs(source, entry, inputs[::-1], False, value_bytes)[::-1]
                 if outputs != again:
-                    status, reason = "nondeterministic", "another order of inputs gave other values"
+                    return "nondeterministic", "another order of inputs gave other values"
+            return "ok", "\n".join(outputs)
         except Unequal:
-            status, reason = "nondeterministic", "two calls in one process gave different values"
+            return "nondeterministic", "two calls in one process gave different values"
         except MemoryError:
             raise
         except self.values.ValueTooLarge as error:
-            status, reason = "too_large", error.reason
+            return "too_large", error.reason
         except self.values.ValueRejected as error:
-            status, reason = "unsupported_value", error.reason
+            return "unsupported_value", error.reason
         except BaseException as error:  # KeyboardInterrupt and SystemExit are the program's too
-            status, reason = "raised", describe(error)
-        rest = "\n".join(outputs) if status == "ok" else reason
-        return f"{status}\n{rest}".encode("utf-8", "backslashreplace")
+            return "raised", describe(error)
 
-    def outputs(self, inputs: Sequence[Any], request: dict[str, Any]) -> list[str]:
-        """Return the outputs of a fresh copy of the program; with `twice: calls` each call is made twice."""
-        call = self.program(request["program"], request["entry"])
+    def outputs(self, source: str, entry: Any, inputs: Sequence[Any], twice: bool, value_bytes: int) -> list[str]:
+        """Return the outputs of a fresh copy of the program, each call made twice if so asked."""
+        call = self.program(source, entry)
         outputs = []
         for arguments in inputs:
-            output = self.encode(call(arguments), request["value_bytes"])
-            if request["twice"] == "calls" and self.encode(call(arguments), request["value_bytes"]) != output:
+            output = self.encode(call(arguments), value_bytes)
+            if twice and self.encode(call(arguments), value_bytes) != output:
                 raise Unequal
             outputs.append(output)
         return outputs
