@@ -20,7 +20,8 @@ from popu.problems.values import (
     parse_arguments,
     parse_value,
 )
-from popu.sandbox.executor import Limits, Outcome, Report, _outcome
+from popu.sandbox.executor import Limits, Outcome, _outcome
+from popu.sandbox.fork_server import Report
 
 settings.register_profile("popu", max_examples=100, deadline=None)
 settings.load_profile("popu")

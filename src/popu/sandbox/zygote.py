@@ -1,8 +1,9 @@
 """The fork server: a small process that forks one child per request, watches it, and forwards what it sent.
 
-The executor starts it by exec as `python -S -s -P zygote.py SOCKET DIRECTORY PROFILE` with an environment that
-holds PYTHONHASHSEED alone. `-I` would be shorter, but it implies `-E`, which ignores PYTHONHASHSEED: the two
-zygotes of a slot would then differ by chance instead of by choice, and verdicts would not be reproducible.
+`fork_server` starts it by exec as `python -S -s -P zygote.py SOCKET DIRECTORY PROFILE` with an environment that holds
+PYTHONHASHSEED, and LD_BIND_NOW for the loader alone. `-I` would be shorter, but it implies `-E`, which ignores
+PYTHONHASHSEED: the two zygotes of a slot would then differ by chance instead of by choice, and verdicts would not be
+reproducible.
 
 Covered: an own process and session per request, no open file but one private pipe, limits on CPU, memory,
 processes, files and core dumps, no privileges, a filter of system calls that kills, Landlock where the kernel
@@ -161,7 +162,7 @@ def serve(raw: bytes, answer: Callable[[bytes], bytes], jail: Jail, poll: select
     """Run a request in a forked child; return a line on how it ended, then the bytes it sent.
 
     The line has the way of `watch`, the exit code, and 1 if the child was over its CPU limit, else 0. The request is a
-    marshalled tuple (see `executor.Request`): only the child reads its last field, the work.
+    marshalled tuple (see `fork_server.Request`): only the child reads its last field, the work.
     """
     walls, cpu_s, wall_s, frame_bytes, canary, work = marshal.loads(raw)
     steps = jail.steps(walls)
