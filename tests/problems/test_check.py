@@ -266,6 +266,6 @@ def test_missing_fields_are_the_callers_error(executor: Executor) -> None:
 def test_infrastructure_is_a_verdict_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     with Executor() as executor:
         executor.slots[0].close()
-        monkeypatch.setattr("popu.sandbox.executor.sys.executable", "/bin/false")
+        monkeypatch.setattr("popu.sandbox.fork_server.sys.executable", "/bin/false")
         judged = judge([_answer("code_i", "1", program=IDENTITY, output="1")], executor)
     assert judged == [Judged(Verdict.INFRASTRUCTURE, judged[0].reason)]

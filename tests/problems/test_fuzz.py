@@ -12,13 +12,16 @@ from popu.problems.types import PROBLEM_TYPES
 from popu.problems.values import (
     Arguments,
     ValueRejected,
+    ValueTooLarge,
     canonical,
     canonical_arguments,
     equal,
+    is_canonical,
     parse_arguments,
     parse_value,
 )
-from popu.sandbox.executor import Limits, Outcome, Report, _outcome
+from popu.sandbox.executor import Limits, Outcome, _outcome
+from popu.sandbox.fork_server import Report
 
 settings.register_profile("popu", max_examples=100, deadline=None)
 settings.load_profile("popu")
@@ -133,6 +136,34 @@ def test_every_value_survives_its_text(value):
     assert equal(value, again) and equal(again, value)
 
 
+plain = st.one_of(
+    st.sampled_from(
+        ["None", "True", "0", "-0", "00", "01", "-", "inf", "nan", "'a'", "''", "'\\\\'", '"a"', "'\\''", "'\"'", "'é'"]
+    ),
+    st.integers().map(str),
+    st.text(st.sampled_from("ab'\"\\ \n\x7f~,[]0"), max_size=5).map(lambda text: f"'{text}'"),
+)
+
+
+@given(values.map(canonical) | plain | st.lists(plain, max_size=4).map(lambda items: f"[{', '.join(items)}]"))
+@example("[1, 2,]")
+@example("[1,2]")
+@example("[]")
+@example("1\n")
+@example("'a' 'b'")
+@example("-9" + "9" * 17)
+def test_a_text_is_canonical_if_its_value_is_written_so(text):
+    try:
+        expected = canonical(parse_value(text)) == text
+    except ValueRejected:
+        with pytest.raises(ValueRejected):
+            is_canonical(text)
+    else:
+        assert is_canonical(text) == expected
+    with pytest.raises(ValueTooLarge):
+        is_canonical(f"'{text}'", max_bytes=1)
+
+
 @given(values, values)
 def test_equality_is_reflexive_and_symmetric(a, b):
     assert equal(a, a) and equal(b, b)
@@ -191,7 +222,7 @@ frames = st.binary(max_size=60) | answers.map(lambda text: frame(text.encode(err
 @example(frame(b"raised\n\xff"), 0, False)
 def test_any_frame_is_an_outcome(content, exit_code, over_cpu):
     report = Report("closed", exit_code, over_cpu)
-    outcome = _outcome(report, content, {"inputs": ("1",), "twice": ""}, Limits())
+    outcome = _outcome(report, content, 1, "", Limits())
     assert isinstance(outcome, Outcome)
     outcome.reason.encode()
     for text in outcome.outputs:
@@ -203,7 +234,7 @@ def test_a_stated_value_is_believed_only_in_canonical_form():
 
     def status(*outputs):
         content = frame("\n".join(["ok", *outputs]).encode())
-        return _outcome(report, content, {"inputs": ("1",), "twice": ""}, Limits()).status
+        return _outcome(report, content, 1, "", Limits()).status
 
     assert [status("1"), status("1 "), status("1", "2"), status("f()")] == ["ok", "crashed", "crashed", "crashed"]
     with pytest.raises(ValueRejected):

@@ -8,8 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from popu.errors import SandboxUnavailable
 from popu.problems.values import canonical, parse_value
-from popu.sandbox.executor import Executor, Job, Limits, SandboxUnavailable, Zygote
+from popu.sandbox.executor import Executor, Job, Limits
+from popu.sandbox.fork_server import Zygote
 from popu.sandbox.verdicts import Status
 
 LIMITS = Limits(cpu_s=0.5, wall_s=10.0, memory_mb=64)
@@ -387,13 +389,13 @@ def test_infrastructure_failures_are_a_status_of_their_own(monkeypatch: pytest.M
     with Executor(LIMITS) as executor:
         executor.slots[0].close()
         with monkeypatch.context() as broken:
-            broken.setattr("popu.sandbox.executor.sys.executable", "/bin/false")
+            broken.setattr("popu.sandbox.fork_server.sys.executable", "/bin/false")
             assert executor.run([job])[0].status is Status.INFRASTRUCTURE
         assert executor.run([job])[0].status is Status.OK  # the failure was not kept
 
 
 def test_no_zygote_means_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("popu.sandbox.executor.sys.executable", "/bin/false")
+    monkeypatch.setattr("popu.sandbox.fork_server.sys.executable", "/bin/false")
     with pytest.raises(SandboxUnavailable):
         Executor().__enter__()
 

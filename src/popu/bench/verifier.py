@@ -20,7 +20,8 @@ from typing import Any
 
 import psutil
 
-from popu.sandbox.executor import Executor, Job, Zygote
+from popu.sandbox.executor import Executor, Job
+from popu.sandbox.fork_server import Zygote
 
 ROUNDS = 5
 N_SINGLE = 400

@@ -94,6 +94,8 @@ def unquote(token: str) -> str | bytes:
 
 def magnitude(text: str) -> complex:
     """Return the int, float or complex of an unsigned number token."""
+    if len(text) <= CHUNK_DIGITS and text.isdecimal() and text[0] != "0":
+        return int(text)
     if text in FLOAT_NAMES or (text[-1] in "jJ"):
         return complex(0.0, float(text[:-1])) if text[-1] in "jJ" else float(text)
     if text[:2].lower() in ("0x", "0o", "0b"):

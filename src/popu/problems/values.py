@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import keyword
 import math
+import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -41,6 +42,7 @@ __all__ = [
     "canonical_arguments",
     "contains_nan",
     "equal",
+    "is_canonical",
     "parse_arguments",
     "parse_value",
 ]
@@ -51,6 +53,10 @@ _SMALL_BITS = 1_900  # integers up to this size have fewer than CHUNK_DIGITS dig
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict})
 _SCALARS = frozenset({type(None), bool, int, float, complex, str, bytes})
 _CONSTANTS = {"None": None, "True": True, "False": False}
+
+# Texts that are canonical by their looks: a constant, a short integer, a plain string, or a list of such.
+_PLAIN = r"(?:None|True|False|0|-?[1-9][0-9]{0,17}|'[ !#-&(-\[\]-~]*')"
+_PLAIN_TEXT = re.compile(rf"{_PLAIN}|\[(?:{_PLAIN}(?:, {_PLAIN})*)?\]")
 
 
 class Arguments(NamedTuple):
@@ -269,6 +275,16 @@ def canonical_arguments(arguments: Arguments, max_bytes: int = MAX_BYTES) -> str
     if len(text.encode()) > max_bytes:
         raise ValueTooLarge(f"argument list longer than {max_bytes} bytes")
     return text
+
+
+def is_canonical(text: str, max_bytes: int = MAX_BYTES) -> bool:
+    """Return whether `text` is what `canonical` writes for the value that it states.
+
+    Raises as `parse_value` where it states none.
+    """
+    if len(text) <= max_bytes and _PLAIN_TEXT.fullmatch(text):
+        return True
+    return canonical(parse_value(text, max_bytes), max_bytes) == text
 
 
 def equal(a: object, b: object) -> bool:

@@ -55,23 +55,26 @@ class FilterProgram(ctypes.Structure):
 class SystemCallFilter:
     """Allows memory, clocks and exit; writing to `answer_fd` and the standard streams; a process's own abort.
 
-    No memory becomes executable. Everything else, in any other calling convention too, kills.
+    No memory becomes executable. Everything else, in any other calling convention too, kills. To make the calls of
+    `steps` (function, arguments) confines the calling process for good, unless the last returns -1; it needs
+    no_new_privs. They are made ready once, since a process that was just forked pays for every object it touches.
     Raises ValueError for a machine without a table.
     """
 
-    def __init__(self, machine: str, answer_fd: int) -> None:
+    def __init__(self, machine: str, answer_fd: int, libc: ctypes.CDLL) -> None:
         if machine not in AUDIT:
             raise ValueError(f"machine: expected one of {sorted(AUDIT)}, found {machine!r}")
         code = _assemble(machine, answer_fd)
         self.code = ctypes.create_string_buffer(code, len(code))
-        self.pid_at = code.index(struct.pack("=I", PID))
+        self.words = memoryview(self.code).cast("B").cast("I")
+        self.pid_at = self.words.tolist().index(PID)
         self.program = FilterProgram(len(code) // 8, ctypes.addressof(self.code))
+        install = (libc.prctl, (PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(self.program), 0, 0))
+        self.steps = ((self.enter_pid, ()), install)
 
-    def install(self, libc: ctypes.CDLL) -> bool:
-        """Confine the calling process for good; False where the kernel refuses. Needs no_new_privs."""
-        struct.pack_into("=I", self.code, self.pid_at, os.getpid())
-        refused: int = libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(self.program), 0, 0)
-        return refused == 0
+    def enter_pid(self) -> None:
+        """Make this the filter of the calling process, which is the only one it lets the process abort."""
+        self.words[self.pid_at] = os.getpid()
 
 
 Instruction = tuple[int, int, int, int]

@@ -14,37 +14,29 @@ from __future__ import annotations
 
 import marshal
 import signal
-import socket
-import subprocess
-import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 from popu.errors import SandboxUnavailable
-from popu.problems import values
 from popu.problems.values import (
     ValueRejected,
     ValueTooLarge,
-    canonical,
     contains_nan,
+    is_canonical,
     parse_arguments,
     parse_value,
 )
-from popu.sandbox.confinement import CANARIES
+from popu.sandbox.fork_server import Report, Request, Zygote, ZygoteDied
 from popu.sandbox.verdicts import Status
 
-ZYGOTE_FILE = Path(__file__).resolve().with_name("zygote.py")
 HASH_SEEDS = (1, 2)  # of the two zygotes of a slot
-START_TIMEOUT_S = 30.0
-WALL_GRACE_S = 5.0  # beyond a request's wall limit, before its zygote counts as dead
 ATTEMPTS = 3  # a failure of the infrastructure is retried twice
 CACHED_OUTCOMES = 4096
 CACHED_BYTES = 512 * 2**20
@@ -122,22 +114,6 @@ class Outcome:
     status: Status
     outputs: tuple[str, ...] = ()
     reason: str = ""
-
-
-class Report(NamedTuple):
-    """How a child ended, by its zygote: the way (see `zygote.watch`), the exit code, whether it used too much CPU."""
-
-    ended: str
-    exit: int
-    over_cpu: bool
-
-
-class ZygoteDied(Exception):
-    """The zygote went away or stopped answering; `during_run` when a request was in its hands."""
-
-    def __init__(self, during_run: bool) -> None:
-        super().__init__("the zygote died")
-        self.during_run = during_run
 
 
 class Executor:
@@ -303,23 +279,17 @@ class Slot:
         deaths during the run are its crash.
         """
         times = 2 if twice else 1
-        request = {
-            "program": job.program,
-            "entry": job.entry,
-            "inputs": inputs,
-            "twice": twice,
-            "cpu_s": (job.cpu_s or self.limits.cpu_s) * times,
-            "wall_s": self.limits.wall_s * times,
-            "memory_mb": self.limits.memory_mb,
-            "value_bytes": self.limits.value_bytes,
-            "filtered": zygote.layers.get("filter", True),
-            "bare": zygote.bare,
-            "frame_bytes": min(MAX_FRAME_BYTES, 4096 + len(inputs) * (1 + self.limits.value_bytes)),
-        }
+        request = Request(
+            memory_mb=self.limits.memory_mb,
+            cpu_s=(job.cpu_s or self.limits.cpu_s) * times,
+            wall_s=self.limits.wall_s * times,
+            frame_bytes=min(MAX_FRAME_BYTES, 4096 + len(inputs) * (1 + self.limits.value_bytes)),
+            work=marshal.dumps((job.program, job.entry, tuple(inputs), twice, self.limits.value_bytes)),
+        )
         deaths = 0
         for _ in range(ATTEMPTS):
             try:
-                return _outcome(*zygote.request(request), request, self.limits)
+                return _outcome(*zygote.request(request), len(inputs), twice, self.limits)
             except ZygoteDied as death:
                 deaths += death.during_run
                 if deaths == 2:
@@ -333,116 +303,11 @@ def _holds_nan(text: str, cap: int) -> bool:
     return "nan" in text and contains_nan(parse_value(text, cap))
 
 
-class Zygote:
-    """The trusted end of one fork server; it is started when first needed and after every death."""
-
-    def __init__(self, hash_seed: int, unsafe: bool = False, profile: Profile = Profile.TRAINING) -> None:
-        self.hash_seed = hash_seed
-        self.unsafe = unsafe
-        self.profile = profile
-        self.layers: dict[str, Any] = {}
-        self.bare = False  # for a benchmark of the walls alone: programs run without them
-        self.grace_s = WALL_GRACE_S
-        self.process: subprocess.Popen[bytes] | None = None
-        self.socket: socket.socket | None = None
-
-    def start(self) -> None:
-        """Start the process unless it runs; raise SandboxUnavailable if it does not come up or confine."""
-        if self.socket is not None:
-            return
-        if sys.platform != "linux":
-            raise SandboxUnavailable(
-                f"the verifier needs Linux, found {sys.platform}; use a Linux machine or container"
-            )
-        self.socket, theirs = socket.socketpair()
-        self.socket.settimeout(START_TIMEOUT_S)
-        files = [str(ZYGOTE_FILE), str(theirs.fileno()), str(Path(values.__file__).resolve().parent)]
-        command = [sys.executable, "-S", "-s", "-P", "-B", "-W", "ignore", *files, self.profile]
-        with theirs:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env={"PYTHONHASHSEED": str(self.hash_seed)},
-                cwd="/",
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-        try:
-            machine, known, landlock = self._receive().decode().split()
-        except (OSError, EOFError, ValueError):
-            self.close()
-            raise SandboxUnavailable("the zygote did not start; its message is on standard error") from None
-        has_table = known == "1"
-        try:
-            filters = has_table and not (alive := self._surviving_canaries())
-        except ZygoteDied:
-            raise SandboxUnavailable("the zygote died of its canaries") from None
-        self.layers = {"machine": machine, "filter": filters, "landlock": int(landlock)}
-        if not filters and not self.unsafe:
-            self.close()
-            found = f"nothing stops a program that would {alive[0]}" if has_table else f"a {machine}"
-            raise SandboxUnavailable(
-                f"the verifier needs a kernel that filters system calls (seccomp, x86-64 or aarch64), found {found}; "
-                "use another machine or container runtime, or set training.verifier.unsafe: true to run what the model "
-                "writes unconfined"
-            )
-
-    def _surviving_canaries(self) -> list[str]:
-        """What a confined child can do that should kill it: nothing, where the filter holds."""
-        limits = {"cpu_s": 5.0, "wall_s": 10.0, "memory_mb": 64, "frame_bytes": 4096, "filtered": True, "bare": False}
-        reports = {name: self.request({**limits, "canary": name})[0] for name in CANARIES}
-        return [name for name, report in reports.items() if report.exit != -signal.SIGSYS]
-
-    def close(self) -> None:
-        """Kill and reap the process; harmless when there is none."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-        if self.socket is not None:
-            self.socket.close()
-        self.process = self.socket = None
-
-    def request(self, request: dict[str, Any]) -> tuple[Report, bytes]:
-        """Return the zygote's report and the child's bytes; raise ZygoteDied or SandboxUnavailable.
-
-        After any exception the process is gone, and the next request starts another.
-        """
-        self.start()
-        assert self.socket is not None
-        content = marshal.dumps(request)
-        sent = False
-        try:
-            self.socket.settimeout(request["wall_s"] + self.grace_s)
-            self.socket.sendall(len(content).to_bytes(4, "big") + content)
-            sent = True
-            line, _, frame = self._receive().partition(b"\n")
-            ended, exit_code, over_cpu = line.decode().split()
-            return Report(ended, int(exit_code), over_cpu == "1"), frame
-        except (OSError, EOFError, ValueError):
-            self.close()
-            raise ZygoteDied(during_run=sent) from None
-        except BaseException:  # an interrupt: the answer still to come would be taken for the next one's
-            self.close()
-            raise
-
-    def _receive(self) -> bytes:
-        """Return the content of the next frame; nothing follows it before the next request."""
-        assert self.socket is not None
-        received = bytearray()
-        while len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4], "big"):
-            part = self.socket.recv(65_536)
-            if not part:
-                raise EOFError
-            received += part
-        return bytes(received[4:])
-
-
 def _bytes_of(job: Job, outcome: Outcome) -> int:
     return len(job.program) + sum(map(len, job.inputs)) + sum(map(len, outcome.outputs))
 
 
-def _outcome(report: Report, frame: bytes, request: dict[str, Any], limits: Limits) -> Outcome:
+def _outcome(report: Report, frame: bytes, n_inputs: int, twice: str, limits: Limits) -> Outcome:
     """Return the outcome of one fork from the zygote's report and the child's bytes (not trusted)."""
     if report.ended == "unconfined":
         raise SandboxUnavailable("a child could not be confined")
@@ -458,25 +323,25 @@ def _outcome(report: Report, frame: bytes, request: dict[str, Any], limits: Limi
     if not complete:
         return Outcome(Status.CRASHED, (), f"no answer, exit code {report.exit}")
     try:
-        return _read_answer(frame[4:].decode(), request, limits)
+        return _read_answer(frame[4:].decode(), n_inputs, bool(twice), limits)
     except ValueError:
         return Outcome(Status.CRASHED, (), "the answer of the child is malformed")
 
 
-def _read_answer(answer: str, request: dict[str, Any], limits: Limits) -> Outcome:
-    """Return the outcome that a child states, as `runner.execute` writes it; raise ValueError for anything else."""
+def _read_answer(answer: str, n_inputs: int, twice: bool, limits: Limits) -> Outcome:
+    """Return the outcome that a child states, as `runner.answer` writes it; raise ValueError for anything else."""
     first_line, _, rest = answer.partition("\n")
     status = Status(first_line)
     if status not in CHILD_STATUSES:
         raise ValueError("status")
-    if status is Status.NONDETERMINISTIC and not request["twice"]:
+    if status is Status.NONDETERMINISTIC and not twice:
         raise ValueError("nondeterminism in a single run")
     if status is not Status.OK:
         return Outcome(status, (), rest[:300])
     outputs = rest.split("\n")
-    if len(outputs) != len(request["inputs"]):
+    if len(outputs) != n_inputs:
         raise ValueError("number of outputs")
     for text in outputs:
-        if canonical(parse_value(text, limits.value_bytes), limits.value_bytes) != text:
+        if not is_canonical(text, limits.value_bytes):
             raise ValueError("not canonical")
     return Outcome(Status.OK, tuple(outputs))

@@ -67,7 +67,7 @@ class Runner:
 
     def __init__(self, values: types.ModuleType, allowed: types.ModuleType) -> None:
         self.values = values
-        self.send: Callable[[bytes], None] = no_receiver
+        self.send: Callable[[bytes], None] = no_receiver  # for a denial; the zygote sets it before it forks
         for codec in CODECS:  # a lookup in the child would have to open a file
             codecs.lookup(codec)
         for name in LOADED_BY_BUILTINS:
@@ -84,49 +84,44 @@ class Runner:
         kept["__import__"] = self.import_module
         self.builtins = kept
 
-    def run(self, request: dict[str, Any], send: Callable[[bytes], None]) -> NoReturn:
-        """Run a request, send the report, exit."""
-        self.send = send
-        try:
-            answer = self.execute(request)
-        except MemoryError:
-            answer = MEMORY_ANSWER
-        send(answer)
-        os._exit(0)
-
-    def execute(self, request: dict[str, Any]) -> bytes:
+    def answer(self, work: bytes) -> bytes:
         """Return lines: the status, then one output per input where that is ok, else the reason.
 
-        A canonical text holds no line break.
+        `work` is a marshalled tuple, see `execute`. A canonical text holds no line break.
         """
-        outputs: list[str] = []
-        status, reason = "ok", ""
         try:
-            outputs = self.outputs(request["inputs"], request)
-            if request["twice"] == "reversed":
-                again = self.outputs(request["inputs"][::-1], request)[::-1]
+            status, rest = self.execute(*marshal.loads(work))
+            return f"{status}\n{rest}".encode("utf-8", "backslashreplace")
+        except MemoryError:
+            return MEMORY_ANSWER
+
+    def execute(self, source: str, entry: Any, inputs: Sequence[Any], twice: str, value_bytes: int) -> tuple[str, str]:
+        """Return how the program did on the inputs: its status, and the outputs' lines or the reason."""
+        try:
+            outputs = self.outputs(source, entry, inputs, twice == "calls", value_bytes)
+            if twice == "reversed":
+                again = self.outputs(source, entry, inputs[::-1], False, value_bytes)[::-1]
                 if outputs != again:
-                    status, reason = "nondeterministic", "another order of inputs gave other values"
+                    return "nondeterministic", "another order of inputs gave other values"
+            return "ok", "\n".join(outputs)
         except Unequal:
-            status, reason = "nondeterministic", "two calls in one process gave different values"
+            return "nondeterministic", "two calls in one process gave different values"
         except MemoryError:
             raise
         except self.values.ValueTooLarge as error:
-            status, reason = "too_large", error.reason
+            return "too_large", error.reason
         except self.values.ValueRejected as error:
-            status, reason = "unsupported_value", error.reason
+            return "unsupported_value", error.reason
         except BaseException as error:  # KeyboardInterrupt and SystemExit are the program's too
-            status, reason = "raised", describe(error)
-        rest = "\n".join(outputs) if status == "ok" else reason
-        return f"{status}\n{rest}".encode("utf-8", "backslashreplace")
+            return "raised", describe(error)
 
-    def outputs(self, inputs: Sequence[Any], request: dict[str, Any]) -> list[str]:
-        """Return the outputs of a fresh copy of the program; with `twice: calls` each call is made twice."""
-        call = self.program(request["program"], request["entry"])
+    def outputs(self, source: str, entry: Any, inputs: Sequence[Any], twice: bool, value_bytes: int) -> list[str]:
+        """Return the outputs of a fresh copy of the program, each call made twice if so asked."""
+        call = self.program(source, entry)
         outputs = []
         for arguments in inputs:
-            output = self.encode(call(arguments), request["value_bytes"])
-            if request["twice"] == "calls" and self.encode(call(arguments), request["value_bytes"]) != output:
+            output = self.encode(call(arguments), value_bytes)
+            if twice and self.encode(call(arguments), value_bytes) != output:
                 raise Unequal
             outputs.append(output)
         return outputs
