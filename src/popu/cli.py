@@ -89,9 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     status = _command(commands, "status", _status, "step, time left, solve rate and ratings of every run")
     status.add_argument("--results", type=Path, default=Path("results"))
     status.add_argument("--json", action="store_true")
-    planning = _command(
-        commands, "plan", _plan, "what a config takes: work, time, disk, memory; refuses what cannot fit"
-    )
+    planning = _command(commands, "plan", _plan, "what a config takes: work, time, disk, memory")
     planning.add_argument("--config", type=Path, required=True, help="a config file, taken alone")
     planning.add_argument("--gpu-memory", type=float, metavar="GB", help="of a device; without it, what torch finds")
     planning.add_argument("--devices", type=int, metavar="N", help="how many (1)")
@@ -336,9 +334,7 @@ def _hardware(arguments: argparse.Namespace) -> "Hardware":
         return Hardware(devices or 1, memory_gb)
     found = hardware_here()
     if devices is not None and devices > found.n_devices:
-        raise ConfigError(
-            f"--devices: expected --gpu-memory with it or at most {found.n_devices} here, found {devices}"
-        )
+        raise ConfigError(f"--devices: expected at most {found.n_devices} without --gpu-memory, found {devices}")
     return found if devices is None else Hardware(devices, found.memory_gb)
 
 

@@ -12,15 +12,15 @@ GB = 1e9
 
 
 def check_fits(shape: Shape, training: Training, engine: Engine, arm: str, room_gb: float) -> None:
-    """Raises ConfigError, which names a key and the largest value of it that fits, where a run needs more than `room_gb`."""
+    """Raises ConfigError where a run needs more than `room_gb`: it names a key and the largest value that fits."""
     found = memory(shape, training, engine)
     if found.peak <= room_gb * GB:
         return
     fixed = (found.weights + found.adapters + found.states) / GB
     if fixed > room_gb:
         raise ConfigError(
-            f"base.path: expected a base that fits, with arm {arm}'s adapters and states, in {room_gb:.1f} GB a device, "
-            f"found {fixed:.1f} GB"
+            f"base.path: expected weights, adapters and states of arm {arm} within {room_gb:.1f} GB a device, found "
+            f"{fixed:.1f} GB"
         )
     raise ConfigError(_too_much(shape, training, engine, arm, room_gb, found))
 
@@ -39,6 +39,7 @@ def _too_much(shape: Shape, training: Training, engine: Engine, arm: str, room_g
 
     base = (found.weights + found.adapters) / GB
     needs = f"{base:.1f} GB and {found.generate / GB:.1f} to generate or {found.update / GB:.1f} to update"
+    where = f"for arm {arm} in {room_gb:.1f} GB a device"
     candidates: list[tuple[str, int, int, Callable[[int], Memory]]] = [
         ("engine.max_batch_rows", 1, engine.max_batch_rows, rows),
         ("training.update.micro_batch_tokens", 64, training.update.micro_batch_tokens, micro_batch),
@@ -47,11 +48,8 @@ def _too_much(shape: Shape, training: Training, engine: Engine, arm: str, room_g
     for key, least, value, changed in candidates:
         fitting = largest(value, lambda n, changed=changed: changed(n).peak <= room_gb * GB)  # type: ignore[misc]
         if fitting >= least:
-            return (
-                f"{key}: expected at most {fitting} for arm {arm} in {room_gb:.1f} GB a device, found {value} ({needs})"
-            )
-    context = training.sampling.context
-    return f"training.sampling.context: expected less for arm {arm} in {room_gb:.1f} GB a device, found {context} ({needs})"
+            return f"{key}: expected at most {fitting} {where}, found {value} ({needs})"
+    return f"training.sampling.context: expected less {where}, found {training.sampling.context} ({needs})"
 
 
 def _changed(training: Training, section: str, **values: Any) -> Training:

@@ -135,11 +135,13 @@ def reading_bytes(shape: Shape, width: int) -> int:
 
 
 def activation_bytes(shape: Shape, rank: int, width: int) -> int:
-    """What one layer keeps of a token for the backward pass: 16 d + e (w (3 h + g) + 4 h + o) + f (3 w + 4) + 28 r + 4 h + 8.
+    """What one layer keeps of a token for the backward pass.
+
+    16 d + e (w (3 h + g) + 4 h + o) + f (3 w + 4) + 28 r + 4 h + 8, o = w h where the base is not float32, else 0.
 
     Inputs of both norms and of the projections in float32; queries and keys, keys and values repeated for all heads;
-    the attention's output in float32 and, where the base is not float32, in its type too (o = w h); gate, up and their
-    parts; the adapters' inner products; the attention's and the norms' scales.
+    the attention's output in float32 and in the base's type; gate, up and their products; the adapters' inner products;
+    the scales of attention and norms.
     """
     h, e = shape.n_heads, shape.head_dim
     attention = e * (width * (3 * h + shape.n_kv_heads) + 4 * h + (width * h if width != FLOAT32 else 0))
@@ -147,9 +149,9 @@ def activation_bytes(shape: Shape, rank: int, width: int) -> int:
 
 
 def scores_bytes(shape: Shape, length: int, width: int) -> int:
-    """Attention of a completion's token to its prompt and to the completion, `length` tokens: w h ((l + 2) length + l e).
+    """Attention of a completion's token to `length` tokens, prompt and completion: w h ((l + 2) length + l e).
 
-    Every layer keeps the probabilities and a copy of the queries; one layer at a time has its scores twice beside them.
+    Every layer keeps the probabilities and the queries; one layer at a time has its scores twice beside them.
     """
     per_layer = length * (shape.n_layers + SCORE_COPIES) + shape.n_layers * shape.head_dim
     return width * shape.n_heads * per_layer

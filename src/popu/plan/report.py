@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from popu.config import Config, Training, arm_training, read_config
+from popu.config import Config, arm_training, read_config
 from popu.errors import ConfigError
 from popu.plan.fit import GB, check_fits
 from popu.plan.memory import Memory, memory
@@ -129,13 +129,11 @@ def side_by_side(seconds: Sequence[float], n_devices: int) -> float:
 
 
 def check(config: Config, found: Plan) -> None:
-    """Raises ConfigError for the first arm that does not fit on the devices; without devices nothing is refused."""
-    if not found.hardware.n_devices:
-        return
-    shape = shape_of(Path(config.base.path))
-    for arm in config.arms:
+    """Raises ConfigError for the arm that takes the most, where it does not fit; without devices nothing is refused."""
+    if found.hardware.n_devices:
+        largest = max(found.arms, key=lambda arm: arm.memory.peak).arm
         room = found.hardware.memory_gb - found.given.reserve_gb
-        check_fits(shape, arm_training(config, arm), config.engine, arm, room)
+        check_fits(shape_of(Path(config.base.path)), arm_training(config, largest), config.engine, largest, room)
 
 
 def recommended(directory: Path, hardware: Hardware) -> Path:
@@ -176,9 +174,8 @@ def stated_values(lines: Sequence[str]) -> dict[str, float]:
             value = float("nan")
         low = 0.0 if name in ("valid_share", "reserve_gb") else 1e-9
         if not low <= value <= (1.0 if name == "valid_share" else 1e18):
-            raise ConfigError(
-                f"--assume {name}: expected a number {'in 0 to 1' if low == 0 else '> 0'}, found {text!r}"
-            )
+            bounds = {"valid_share": "from 0 to 1", "reserve_gb": ">= 0"}.get(name, "> 0")
+            raise ConfigError(f"--assume {name}: expected a number {bounds}, found {text!r}")
         stated[name] = value
     return stated
 

@@ -54,6 +54,7 @@ KNOWN = {
     "qwen2.5-coder-1.5b": Shape(1536, 28, 12, 2, 128, 8960, 151_936, True, _QKV),
     "qwen2.5-coder-3b": Shape(2048, 36, 16, 2, 128, 11_008, 151_936, True, _QKV),
     "qwen2.5-coder-7b": Shape(3584, 28, 28, 4, 128, 18_944, 152_064, False, _QKV),
+    "smollm2": Shape(576, 30, 9, 3, 64, 1536, 49_152, True),  # SmolLM2-135M, where this workflow puts it
 }
 
 

@@ -4,16 +4,15 @@ from collections.abc import Iterable
 from dataclasses import asdict
 
 from popu.plan.fit import GB
+from popu.plan.memory import Memory
 from popu.plan.report import ArmPlan, Plan
 
 
 def as_text(found: Plan) -> str:
-    """Assumptions first, then every arm, then the totals."""
+    """What is taken as given first, then every arm, then the totals."""
     devices = found.hardware
     where = (
-        f"{devices.n_devices} x {devices.memory_gb:.0f} GB, a run on one device"
-        if devices.n_devices
-        else "this machine's cores"
+        f"{devices.n_devices} x {devices.memory_gb:.0f} GB, a run on one of them" if devices.n_devices else "no device"
     )
     lines = [
         f"{found.experiment}: base {found.base}, {found.base_parameters:,} parameters; {where}",
@@ -22,13 +21,13 @@ def as_text(found: Plan) -> str:
         *(f"  {name:18}{_number(value):>12}  {found.sources[name]}" for name, value in asdict(found.given).items()),
     ]
     for arm in found.arms:
-        lines += ["", *_arm(arm)]
-    hours = found.seconds / 3600
-    total = f"{sum(arm.n_runs for arm in found.arms)} runs: {_number(hours)} hours, {_bytes(found.disk_bytes)} on disk"
-    return "\n".join([*lines, "", f"{total}, {_number(found.sandbox_core_hours)} core-hours of the sandbox"])
+        lines += ["", *_work(arm), *_disk(arm), *_memory(arm.memory)]
+    total = f"{sum(arm.n_runs for arm in found.arms)} runs: {_number(found.seconds / 3600)} hours"
+    sandbox = f"{_number(found.sandbox_core_hours)} core-hours of the sandbox"
+    return "\n".join([*lines, "", f"{total}, {_bytes(found.disk_bytes)} on disk, {sandbox}"])
 
 
-def _arm(arm: ArmPlan) -> Iterable[str]:
+def _work(arm: ArmPlan) -> Iterable[str]:
     expected, most, steps = arm.expected, arm.most, arm.steps
     yield f"{arm.arm}: {arm.n_members} adapters, {steps} steps, {arm.n_runs} runs"
     yield f"  {'':26}{'a step':>14}{'a run':>14}{'a run at most':>16}"
@@ -45,20 +44,26 @@ def _arm(arm: ArmPlan) -> Iterable[str]:
     )
     for name, mean, bound in rows:
         yield f"  {name:26}{_number(mean):>14}{_number(steps * mean):>14}{_number(steps * bound):>16}"
-    yield f"  held-out completions {arm.heldout_completions:,}; with them a run takes {_number(arm.run_seconds / 3600)} hours"
+    hours = _number(arm.run_seconds / 3600)
+    yield f"  a run and its {arm.heldout_completions:,} held-out completions: {hours} hours"
+
+
+def _disk(arm: ArmPlan) -> Iterable[str]:
     yield f"  an adapter {_bytes(arm.adapter_bytes)}, its optimizer state {_bytes(arm.optimizer_bytes)}"
     for at in arm.disk:
         parts = f"tables {_bytes(at.tables)}, last steps {_bytes(at.heavy)}, parents {_bytes(at.parents)}"
         yield f"  disk after step {at.step}: {_bytes(at.total)} ({parts}, checkpoints {_bytes(at.checkpoints)})"
-    yield f"  disk at most, texts at the limit: {_bytes(arm.disk_at_most)}"
-    memory = arm.memory
-    yield f"  device memory at most {_bytes(memory.peak)}: weights {_bytes(memory.weights)}, adapters {_bytes(memory.adapters)}"
+    yield f"  disk at most, every text at the limit: {_bytes(arm.disk_at_most)}"
+
+
+def _memory(memory: Memory) -> Iterable[str]:
+    base = f"weights {_bytes(memory.weights)}, adapters {_bytes(memory.adapters)}"
+    yield f"  device memory at most {_bytes(memory.peak)}: {base}"
     reading = f"reading prompts {_bytes(memory.reading)} or sampling {_bytes(memory.sampling)}"
     yield f"    and to generate {_bytes(memory.generate)}: cache {_bytes(memory.cache)}, {reading}"
-    kept = (
-        f"activations {_bytes(memory.activations)}, attention {_bytes(memory.scores)}, logits {_bytes(memory.logits)}"
-    )
-    yield f"    or to update {_bytes(memory.update)}: states {_bytes(memory.states)}, {kept} or, for the KL, {_bytes(memory.drift)}"
+    backward = f"activations {_bytes(memory.activations)}, attention {_bytes(memory.scores)}"
+    parts = f"{backward}, logits {_bytes(memory.logits)}; or {_bytes(memory.drift)} for the KL to the base"
+    yield f"    or to update {_bytes(memory.update)}: states {_bytes(memory.states)}, {parts}"
 
 
 def _number(value: float) -> str:

@@ -40,6 +40,7 @@ class Assumptions:
 
 
 NAMES = tuple(field.name for field in fields(Assumptions))
+EMBEDDED_BELOW = 2_000_000  # parameters of a base to which the embedded base's figures apply
 EMBEDDED = Assumptions(0.9, 45, 45, 13, 14_000, 6_000, 7_000, 308, 5.1, 0.5)
 MEASURED = {
     **dict.fromkeys(("valid_share", "prompt_tokens", "proposal_tokens", "answer_tokens"), "measured, 3 steps"),
@@ -70,7 +71,7 @@ def assumptions(shape: Shape, training: Training, engine: Engine, rates: Rates) 
     which are alive on average.
     """
     n = parameters(shape)
-    if shape.hidden == 128 and n < 2_000_000 and rates is MACHINE:
+    if n < EMBEDDED_BELOW and rates is MACHINE:
         return EMBEDDED, {**dict.fromkeys(NAMES, ASSUMED), **MEASURED, "forks_core_s": FORKS}
     rows = decoded_together(training, engine)[0]
     length = training.sampling.max_new_tokens
