@@ -21,6 +21,7 @@ from popu.stages.call import STAGES, StageCall
 
 if TYPE_CHECKING:
     from popu.evaluate.benchmark import Benchmark
+    from popu.plan.report import Hardware
     from popu.stages.backend import Backend
     from popu.verify import Executors, Response
 
@@ -90,6 +91,12 @@ def _parser() -> argparse.ArgumentParser:
     status = _command(commands, "status", _status, "step, time left, solve rate and ratings of every run")
     status.add_argument("--results", type=Path, default=Path("results"))
     status.add_argument("--json", action="store_true")
+    planning = _command(commands, "plan", _plan, "what a config takes: work, time, disk, memory")
+    planning.add_argument("--config", type=Path, required=True, help="a config file, taken alone")
+    planning.add_argument("--gpu-memory", type=float, metavar="GB", help="of a device; without it, what torch finds")
+    planning.add_argument("--devices", type=int, metavar="N", help="how many (1)")
+    planning.add_argument("--assume", action="append", default=[], metavar="NAME=VALUE", help="a length or throughput")
+    planning.add_argument("--json", action="store_true")
     verify = _command(
         commands, "verify", _verify, "check proposals, judge answers, run programs: JSON lines in and out"
     )
@@ -321,6 +328,38 @@ def _doctor(arguments: argparse.Namespace) -> None:
             print(f"{row.name:24}{marks[row.ok]:9}{row.found}")
     if not result["ok"]:
         raise ConfigError("doctor: something is missing, see above")
+
+
+def _plan(arguments: argparse.Namespace) -> None:
+    from popu.config import read_config
+    from popu.plan import report
+    from popu.plan.text import as_text
+
+    config = read_config(arguments.config)
+    hardware = _hardware(arguments)
+    found = report.plan(config, hardware, report.stated_values(arguments.assume))
+    advice = report.recommended(arguments.config.parent, hardware)
+    if arguments.json:
+        print(json.dumps({**report.as_json(found), "recommended": str(advice)}, indent=1))
+    else:
+        print(f"{as_text(found)}\nrecommended for this hardware: {advice}")
+    report.check(config, found)
+
+
+def _hardware(arguments: argparse.Namespace) -> "Hardware":
+    """The devices that the command line names, else those that are there. Raises ConfigError."""
+    from popu.plan.report import Hardware, hardware_here
+
+    memory_gb, devices = arguments.gpu_memory, arguments.devices
+    for option, value in (("--gpu-memory", memory_gb), ("--devices", devices)):
+        if value is not None and not 0 < value < 1e6:
+            raise ConfigError(f"{option}: expected a number > 0, found {value:g}")
+    if memory_gb is not None:
+        return Hardware(devices or 1, memory_gb)
+    found = hardware_here()
+    if devices is not None and devices > found.n_devices:
+        raise ConfigError(f"--devices: expected at most {found.n_devices} without --gpu-memory, found {devices}")
+    return found if devices is None else Hardware(devices, found.memory_gb)
 
 
 def _bench(arguments: argparse.Namespace) -> None:
