@@ -67,14 +67,6 @@ def test_a_prompt_as_it_is_sent():
 
 
 @needs_data
-def test_no_prompt_holds_the_solution():
-    for name in ROWS:
-        for row, task in zip(rows_of(name), MATH_SUITES[name].tasks(rows_of(name)), strict=True):
-            solution = "".join(row.get("solution", ""))
-            assert not solution or solution not in task.prompt
-
-
-@needs_data
 def test_report_23_the_gold_of_minerva_is_the_box_of_its_solution():
     rows = rows_of("minerva_math")
     assert [minerva_gold(row) for row in rows[:2]] == ["1.6", "4.5e33"]
@@ -138,14 +130,16 @@ def test_lm_eval_gives_our_scores(tmp_path, monkeypatch):
         ours |= {
             task.task_id: score.passed for task, score in zip(tasks, suite.score(tasks, answers, None), strict=True)
         }
-    results = evaluate(files, completions)
+    results = evaluate(files, completions, tmp_path / "out")
     theirs = {
         sample["doc"]["task_id"]: bool(sample["passed"])
         for name in MATH_SUITES
         for sample in results["samples"][f"popu_{name}"]
     }
     assert theirs == ours
+    [file] = (tmp_path / "out").rglob("results_*.json")
+    written = json.loads(file.read_text(encoding="utf-8"))
     for name in MATH_SUITES:
         of_suite = [passed for task, passed in ours.items() if task.startswith(f"{name}/")]
         assert 0 < sum(of_suite) < len(of_suite)
-        assert results["results"][f"popu_{name}"]["passed,none"] == pytest.approx(sum(of_suite) / len(of_suite))
+        assert written["results"][f"popu_{name}"]["passed,none"] == pytest.approx(sum(of_suite) / len(of_suite))

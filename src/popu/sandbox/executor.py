@@ -41,7 +41,6 @@ ATTEMPTS = 3  # a failure of the infrastructure is retried twice
 CACHED_OUTCOMES = 4096
 CACHED_BYTES = 512 * 2**20
 OVER_CPU, OVER_WALL = "over the cpu limit", "over the wall limit"
-MAX_REQUEST_BYTES = 32 * 2**20  # standard input of LiveCodeBench has megabytes
 MAX_FRAME_BYTES = 64 * 2**20  # of an answer, which the zygote and this process hold at once
 
 
@@ -86,6 +85,8 @@ class Limits:
                 raise ValueError(f"{name}: expected a positive number, got {getattr(self, name)}")
 
 
+# Of a program and its inputs; standard input of LiveCodeBench has megabytes.
+MAX_REQUEST_BYTES = {Profile.TRAINING: 4 * 2**20, Profile.EVALUATION: 32 * 2**20}
 LIMITS = {
     Profile.TRAINING: Limits(),
     Profile.EVALUATION: Limits(cpu_s=20.0, wall_s=90.0, memory_mb=4096, value_bytes=16 * 2**20),
@@ -221,8 +222,9 @@ class Slot:
     def run(self, job: Job) -> Outcome:
         if not job.inputs:
             raise ValueError("inputs: expected at least one, got none")
-        if len(job.program) + sum(map(len, job.inputs)) > MAX_REQUEST_BYTES:
-            return Outcome(Status.TOO_LARGE, (), f"program and inputs longer than {MAX_REQUEST_BYTES} bytes")
+        longest = MAX_REQUEST_BYTES[self.profile]
+        if len(job.program) + sum(map(len, job.inputs)) > longest:
+            return Outcome(Status.TOO_LARGE, (), f"program and inputs longer than {longest} bytes")
         if job.entry is None and self.profile is Profile.TRAINING:
             raise ValueError("entry: scripts run in the profile of evaluation only")
         try:
