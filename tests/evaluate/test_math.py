@@ -10,6 +10,7 @@ from popu.evaluate.boxed import final_answer, last_boxed
 from popu.evaluate.math import mark_truncated, score_against
 from popu.evaluate.quantities import read_quantity, same_quantity
 from popu.evaluate.suite import TaskScore
+from popu.evaluate.symbolic import Symbolic
 
 
 def box(answer: str) -> str:
@@ -261,3 +262,15 @@ def test_text_that_is_python_is_not_run(tmp_path):
 def test_golds_and_completions_must_pair():
     with pytest.raises(ValueError, match="expected one for each of 2 golds, got 1"):
         score_against(["1", "2"], ["1"])
+
+
+def test_a_worker_started_from_a_large_process_is_kept():
+    """A child's peak of memory begins with its parent's: that is no reason to replace it, let alone to time out."""
+    held = bytearray(600 * 2**20)
+    for at in range(0, len(held), 4096):
+        held[at] = 1
+    with Symbolic() as symbolic:
+        assert symbolic.equal("x+1", "1+x")
+        process = symbolic.process
+        assert [symbolic.equal("x+1", "1+x") for _ in range(3)] == [True] * 3
+        assert symbolic.process is process

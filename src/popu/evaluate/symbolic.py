@@ -49,12 +49,15 @@ class Symbolic:
         try:
             process.stdin.write(json.dumps([gold, answer]) + "\n")
             process.stdin.flush()
-            return bool(json.loads(self._line(process, WALL_S)))
+            verdict, large = json.loads(self._line(process, WALL_S))
         except BaseException as error:  # an interrupt too: the answer still to come would be taken for the next one's
             self.close()
             if isinstance(error, OSError | EOFError):
                 raise OverLimit from None
             raise
+        if large:
+            self.close()
+        return bool(verdict)
 
     def close(self) -> None:
         """End the worker; harmless where there is none."""
@@ -68,7 +71,7 @@ class Symbolic:
         self.process = None
 
     def _started(self) -> subprocess.Popen[str]:
-        if self.process is not None and self.process.poll() is not None:  # retired after a large comparison
+        if self.process is not None and self.process.poll() is not None:
             self.close()
         if self.process is None:
             self.process = subprocess.Popen(

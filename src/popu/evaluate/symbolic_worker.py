@@ -23,7 +23,7 @@ from sympy import Expr, Rational
 
 CPU_S = 5.0
 MEMORY_BYTES = 2 * 2**30
-RETIRE_KB = 512 * 2**10  # what sympy caches of a large comparison stays: such a process is replaced
+LARGE_BYTES = 512 * 2**20  # what sympy caches of a large comparison stays: such a process is to be replaced
 DIGITS = 30
 RELATIVE = Rational(1, 10**6)  # as `quantities.RELATIVE`
 # Units are left to `quantities`: math-verify takes the `m` of `6m` for metres.
@@ -73,7 +73,7 @@ def confine() -> None:
 
 
 def main() -> None:
-    """Answer requests `[gold, answer]` with `true` or `false` until the input ends."""
+    """Answer requests `[gold, answer]` with `[equal, large]` until the input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what libraries print is no answer
     logging.disable()  # it warns of its missing time limits, and of hostile text
@@ -87,9 +87,13 @@ def main() -> None:
         except Exception:  # sympy raises anything, memory and recursion included
             verdict = False
         signal.setitimer(signal.ITIMER_PROF, 0)
-        print(json.dumps(verdict), file=answers, flush=True)
-        if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > RETIRE_KB:
-            return
+        print(json.dumps([verdict, resident_bytes() > LARGE_BYTES]), file=answers, flush=True)
+
+
+def resident_bytes() -> int:
+    """What the process holds now; the peak of `getrusage` would be that of the process it was started from."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
 
 
 if __name__ == "__main__":
