@@ -186,12 +186,20 @@ def crossplay_table():
 
 
 def report_figures():
+    """Those that every experiment of these settings has; others depend on what the runs found."""
     wanted = {
         "dynamics": True,
         "heldout": CONFIG.heldout.tasks_per_level,
+        "together": CONFIG.heldout.tasks_per_level,
+        "weights": True,
         "crossplay": CONFIG.crossplay.problems,
+        **{f"lineage-{run.arm}": is_team(run) for run in RUNS.values()},
     }
     return [name for name, has in wanted.items() if has]
+
+
+def is_team(run):
+    return run.training.population.kind == "teams"
 
 
 def summary_files():

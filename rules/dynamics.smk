@@ -1,6 +1,7 @@
 # Dynamics: what happened in a run, step by step.
 #
-# Needs: the bundle of the last step. Makes: tables of metrics a step, a member and a match.
+# Needs: the bundle of the last step (and reads those before). Makes: tables of metrics a step, a member and a match, and
+# of members in weight space.
 
 
 rule dynamics:
@@ -9,7 +10,7 @@ rule dynamics:
     output:
         tables=[
             f"{RUN}/dynamics/step{{step}}/{name}.parquet"
-            for name in ("dynamics", "member_dynamics", "pairs")
+            for name in ("dynamics", "member_dynamics", "pairs", "weights")
         ],
     log:
         f"{RUN}/logs/step{{step}}.dynamics.log",

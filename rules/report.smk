@@ -39,7 +39,7 @@ rule page:
             report(
                 f"{EXPERIMENT}/report/figures/{name}.png",
                 category="Figures",
-                caption=f"../docs/captions/{name}.rst",
+                caption=f"../docs/captions/{name.partition('-')[0]}.rst",
             )
             for name in report_figures()
         ],
@@ -49,7 +49,10 @@ rule page:
                 category="Tables",
                 caption=f"../docs/captions/{name}.rst",
             )
-            for name in ("claims", "main", "differences", "iqm", "cost")
+            for name in (
+                *("claims", "main", "differences", "iqm", "specialisation"),
+                *("children", "culls", "phase", "cost"),
+            )
         ],
     log:
         f"{EXPERIMENT}/logs/report.log",

@@ -159,6 +159,15 @@ TABLES: dict[str, dict[str, str]] = {
     },
     "dynamics": {"step": "i", "problem_type": "s", "metric": "s", "value": "d"},
     "member_dynamics": {"step": "i", "slot": "s", "member": "s", "role": "s", "metric": "s", "value": "d"},
+    "weights": {
+        "step": "i",
+        "slot": "s",
+        "member": "s",
+        "role": "s",
+        "norm": "d",
+        "effective_rank": "d",
+        "distance": "d",
+    },
     "pairs": {"step": "i", "teacher": "s", "student": "s", "p": "d", "solve_rate": "d"},
     "crossplay": {
         "seed": "i",

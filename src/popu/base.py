@@ -17,7 +17,7 @@ def expected_identity(base: Base) -> str:
 
     Raises ArtifactError where it is not stated and the base is missing.
     """
-    return base.sha256 or str(_card(Path(base.path)).get("sha256") or measure_identity(base))
+    return base.sha256 or str(read_card(Path(base.path)).get("sha256") or measure_identity(base))
 
 
 def check_identity(base: Base, expected: str) -> None:
@@ -42,7 +42,8 @@ def measure_identity(base: Base) -> str:
     return hashlib.sha256("".join(f"{file.name} {sha256(file)}\n" for file in files).encode()).hexdigest()
 
 
-def _card(directory: Path) -> dict[str, Any]:
+def read_card(directory: Path) -> dict[str, Any]:
+    """A base's card.json, empty where it has none. Raises ArtifactError for one that is no JSON."""
     path = directory / CARD
     if not path.is_file():
         return {}

@@ -205,6 +205,13 @@ def _command_summary(commands: Commands) -> None:
     report.add_argument("--experiment", type=Path, required=True, help="the experiment's directory")
     report.add_argument("--out", type=Path, required=True, help="a directory")
 
+    phase = _command(commands, "phase", _phase, "what the runs of experiments came to, by base and learning rate")
+    phase.add_argument("--experiment", type=Path, nargs="+", required=True, metavar="DIR")
+    phase.add_argument("--out", type=Path, required=True, help="a directory")
+    board = _command(commands, "tensorboard", _tensorboard, "the metrics of an experiment as TensorBoard event files")
+    board.add_argument("--experiment", type=Path, required=True, help="the experiment's directory")
+    board.add_argument("--out", type=Path, required=True, help="a directory that has no event files")
+
 
 def _summary(arguments: argparse.Namespace) -> None:
     from popu.report.summary import write_summary
@@ -216,6 +223,19 @@ def _report(arguments: argparse.Namespace) -> None:
     from popu.report.page import write_report
 
     write_report(arguments.experiment, arguments.out)
+
+
+def _phase(arguments: argparse.Namespace) -> None:
+    from popu.report.phase import write_phase
+
+    for row in write_phase(arguments.experiment, arguments.out):
+        print(f"{row['arm']} seed {row['seed']} on {row['base']}: {row['outcome']}")
+
+
+def _tensorboard(arguments: argparse.Namespace) -> None:
+    from popu.report.events import write_events
+
+    print(f"{write_events(arguments.experiment, arguments.out)} scalars written to {arguments.out}")
 
 
 def _export(arguments: argparse.Namespace) -> None:

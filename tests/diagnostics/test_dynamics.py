@@ -26,7 +26,7 @@ def problems(*rows):
 def step(rows=(("ok", "code_o", "a", ""), ("ok", "code_i", "a", "reference"), ("ok", "code_f", "b", ""))):
     made = problems(*rows, ("bad_format", "code_o", "", ""))
     proposals = pd.DataFrame({"n_tokens": [10, 20, 30, 40], "finish_reason": ["stop", "stop", "stop", "length"]})
-    outcomes = pd.DataFrame({"rho": [0.0, 0.5, 1.0, None], "reward": [0.0, 0.5, 0.0, -1.0]})
+    outcomes = pd.DataFrame({"rho": [0.0, 0.5, 1.0, None], "reward": [0.0, 0.5, 0.0, -1.0], "group": [0, 0, 1, 1]})
     rollouts = pd.DataFrame(
         {
             "verdict": ["correct", "correct", "wrong", "bad_format"],
@@ -56,6 +56,7 @@ def step(rows=(("ok", "code_o", "a", ""), ("ok", "code_i", "a", "reference"), ("
 def test_the_metrics_of_a_step():
     got = step_metrics(step())
     assert got["valid_share"] == 0.75 and got["solve_rate"] == 0.5 and got["mid_share"] == pytest.approx(1 / 3)
+    assert got["solve_rate_error"] == pytest.approx(1 / 3), "two prompts, half a point below and above the mean in sum"
     assert got["unique_share"] == pytest.approx(2 / 3) and got["top_share"] == 1.0
     assert got["duplicate_share"] == pytest.approx(1 / 3)
     assert got["teacher_reward"] == -0.125 and got["student_reward"] == 0.125

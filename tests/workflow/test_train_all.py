@@ -123,6 +123,17 @@ def test_dynamics_are_those_of_the_tables(finished):
     }
 
 
+def test_weights_are_those_of_the_checkpoints(finished):
+    run = finished.run_directory()
+    rows = read_table(run / "dynamics" / "step00002" / "weights.parquet", "weights")
+    bundles = {int(path.name.removeprefix("step")) for path in (run / "checkpoints").glob("step*")}
+    assert {row["step"] for row in rows} == bundles and all(row["norm"] > 0 and row["distance"] > 0 for row in rows)
+    for row in rows:
+        adapter = read_adapter(run / "checkpoints" / f"step{row['step']:05d}" / "adapters" / row["slot"])
+        dense = sum(float((adapter.config.scale * b @ a).norm()) ** 2 for a, b in adapter.factors.values())
+        assert row["norm"] == pytest.approx(dense**0.5, rel=1e-4)
+
+
 def test_show_names_what_became_of_a_problem(finished):
     run = finished.run_directory()
     outcomes = popu.load_run(run).frame("outcomes", steps=[1])

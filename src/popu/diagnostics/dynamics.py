@@ -19,6 +19,7 @@ from popu.problems.types import PROBLEM_TYPES
 from popu.rundir import RunDirectory
 
 ALL = ""  # in place of a problem type
+PROPOSAL_COLUMNS = ("proposal_id", "slot", "problem_type", "group", "tokens", "finish_reason")
 Row = dict[str, Any]
 Metrics = Mapping[str, float]
 
@@ -68,9 +69,9 @@ def measure_run(run: RunDirectory, last: int, check: Callable[[], None] = lambda
 
 def read_step(frames: RunFrames, step: int) -> Step:
     """The frames of a step, completions by their numbers of tokens; every frame names problem type and slot."""
-    proposals = frames.frame("proposals", ("proposal_id", "slot", "problem_type", "tokens", "finish_reason"), [step])
+    proposals = frames.frame("proposals", PROPOSAL_COLUMNS, [step])
     problems = frames.frame("problems", None, [step])
-    outcomes = frames.frame("outcomes", None, [step]).merge(proposals[["proposal_id", "problem_type"]])
+    outcomes = frames.frame("outcomes", None, [step]).merge(proposals[["proposal_id", "problem_type", "group"]])
     columns = ("problem_id", "problem_type", "teacher_slot", "slot", "attempt", "tokens", "finish_reason")
     rollouts = frames.frame("rollouts", columns, [step])
     verdicts = frames.frame("verdicts", ("problem_id", "slot", "attempt", "verdict", "reward"), [step])
@@ -91,6 +92,7 @@ def step_metrics(data: Step) -> Metrics:
             "n_rollouts": len(data.rollouts),
             "valid_share": (data.problems["status"] == "ok").mean(),
             "solve_rate": rho.mean(),
+            "solve_rate_error": _error_over_prompts(data.outcomes),
             "mid_share": ((rho > 0) & (rho < 1)).mean(),
             "teacher_reward": data.outcomes["reward"].mean(),
             "student_reward": data.rollouts["reward"].mean(),
@@ -108,6 +110,14 @@ def step_metrics(data: Step) -> Metrics:
             **_update_metrics(data.updates),
         }
     )
+
+
+def _error_over_prompts(outcomes: pd.DataFrame) -> float | None:
+    """Standard error of the mean rho, proposals of one prompt taken as a cluster; None for fewer than two prompts."""
+    tried = outcomes[outcomes["rho"].notna()]
+    sums = (tried["rho"] - tried["rho"].mean()).groupby(tried["group"]).sum()
+    n = len(sums)
+    return float((n / (n - 1) * (sums**2).sum()) ** 0.5 / len(tried)) if n > 1 else None
 
 
 def _update_metrics(updates: pd.DataFrame) -> dict[str, float | None]:

@@ -6,7 +6,7 @@ all of them are met at the cost of one; those of the problems' own run and step 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,17 +104,3 @@ def _plan(solving: Time, posing: Sequence[Time]) -> Iterator[tuple[Time, int, st
         own = (time.arm, time.step) == (solving.arm, solving.step)
         for i in range(len(time.problems)):
             yield from ((time, i, name) for name in (names if own else [names[i % len(names)]]))
-
-
-def solve_rates(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int, str, int], float]:
-    """(teacher arm, step, student arm, step) -> share of attempts that were correct, over members and seeds.
-
-    Where the students of a time tried every problem, they count with as many attempts each.
-    """
-    attempts: Counter[tuple[str, int, str, int]] = Counter()
-    correct: Counter[tuple[str, int, str, int]] = Counter()
-    for row in rows:
-        key = (row["teacher_arm"], row["teacher_step"], row["student_arm"], row["student_step"])
-        attempts[key] += row["n_attempts"]
-        correct[key] += row["n_correct"]
-    return {key: correct[key] / n for key, n in attempts.items()}

@@ -26,7 +26,11 @@ def score(
     samples: int,
     check: Callable[[], None] = lambda: None,
 ) -> dict[str, list[tuple[int, bool]]]:
-    """For every member name (adapter None: the bare base) and task: samples correct, and whether greedy is."""
+    """For every member name (adapter None: the bare base) and task: samples correct, and whether greedy is.
+
+    Members of one population draw independent samples. Those in the same place of two runs of a seed, and the bare base
+    and those in place 0, draw equal random numbers, so that arms are compared on them.
+    """
     adapters = {name: adapter for name, adapter in members.items() if adapter is not None}
     requests, owners = [], []
     for name, adapter in members.items():
@@ -41,7 +45,7 @@ def score(
                         n,
                         settings.training.sampling.max_new_tokens,
                         temperature,
-                        derive_seed("heldout", settings.seed),
+                        derive_seed("heldout", settings.seed, *_stream(name)),
                     )
                 )
                 owners.append((name, i, temperature))
@@ -57,3 +61,9 @@ def score(
         n_correct = sum(next(judged).verdict is Verdict.CORRECT for _ in group)
         scores[name].setdefault(i, []).append(n_correct if temperature else bool(n_correct))
     return {name: [(rows[i][0], rows[i][1]) for i in range(len(tasks))] for name, rows in scores.items()}
+
+
+def _stream(name: str) -> tuple[int, ...]:
+    """What tells the random numbers of members of one population apart: the number of the slot, none for 0."""
+    place = 0 if name == BASE else int(name.split(".")[0][1:])
+    return (place,) if place else ()

@@ -1,22 +1,20 @@
-"""What an experiment shows: its runs by arm, scores by suite, the claims with their verdicts, and the tables of all.
+"""What an experiment shows: its runs by arm, their scores by suite, and the tables of both.
 
 Every comparison is against the single agent on equal seeds; p values of one table are adjusted by Holm's method.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from popu.errors import ArtifactError
 from popu.grammar.levels import UNSEEN_LEVELS
-from popu.population.member import Population
-from popu.population.ratings import lower_bound
-from popu.report.series import find_runs, heldout_rows, metric_rows, step_seconds
-from popu.report.statistics import Estimate, Scores, difference, holm, interquartile_mean, mean, slope, verdict
+from popu.report.lineage import births
+from popu.report.series import dynamics_rows, find_runs, heldout_rows, metric_rows, step_seconds
+from popu.report.statistics import Estimate, Scores, difference, holm, interquartile_mean, mean, verdict
 from popu.report.summary import SOLVERS
 from popu.report.tables import Cell, Table
 from popu.rundir import RunDirectory
@@ -49,23 +47,20 @@ SUITES: dict[str, tuple[Value, Callable[[Row], bool]]] = {
 
 @dataclass(frozen=True)
 class Arm:
-    """The finished runs of one arm by seed: their metrics a step and their held-out tables."""
+    """The finished runs of one arm by seed, and their tables: steps, held-out, births, dynamics."""
 
     name: str
     runs: Mapping[int, RunDirectory]
     metrics: Mapping[int, Sequence[Row]]
     heldout: Mapping[int, Sequence[Row]]
+    births: Mapping[int, Sequence[Row]] = field(default_factory=dict)
+    members: Mapping[int, Sequence[Row]] = field(default_factory=dict)
+    pairs: Mapping[int, Sequence[Row]] = field(default_factory=dict)
+    weights: Mapping[int, Sequence[Row]] = field(default_factory=dict)
 
-
-@dataclass(frozen=True)
-class Claim:
-    """A claim of the paper, the criterion that decides it, and what was found."""
-
-    letter: str
-    text: str
-    criterion: str
-    estimate: Estimate | None
-    verdict: str
+    def evolved_every(self, seed: int) -> int:
+        """Steps between evolutions; 0 where there is none."""
+        return self.runs[seed].settings.training.evolution.every
 
 
 def read_arms(experiment: Path) -> dict[str, Arm]:
@@ -77,15 +72,20 @@ def read_arms(experiment: Path) -> dict[str, Arm]:
     for run in runs:
         by_name.setdefault(run.settings.arm, {})[run.settings.seed] = run
     names = sorted(by_name, key=lambda name: (name != REFERENCE, name))
-    return {
-        name: Arm(
-            name,
-            by_name[name],
-            {seed: metric_rows(run) for seed, run in by_name[name].items()},
-            {seed: rows for seed, run in by_name[name].items() if (rows := heldout_rows(run))},
-        )
-        for name in names
-    }
+    return {name: _read_arm(name, by_name[name]) for name in names}
+
+
+def _read_arm(name: str, runs: Mapping[int, RunDirectory]) -> Arm:
+    return Arm(
+        name,
+        runs,
+        metrics={seed: metric_rows(run) for seed, run in runs.items()},
+        heldout={seed: rows for seed, run in runs.items() if (rows := heldout_rows(run))},
+        births={seed: births(run, run.last_step() or 0) for seed, run in runs.items()},
+        members={seed: dynamics_rows(run, "member_dynamics") for seed, run in runs.items()},
+        pairs={seed: dynamics_rows(run, "pairs") for seed, run in runs.items()},
+        weights={seed: dynamics_rows(run, "weights") for seed, run in runs.items()},
+    )
 
 
 # --- scores ------------------------------------------------------------------------------------------------------
@@ -213,172 +213,3 @@ def _total(arm: Arm, metric: str) -> float:
 
 def _seconds(run: RunDirectory) -> float:
     return sum(step_seconds(run, step) or 0.0 for step in range(1, (run.last_step() or 0) + 1))
-
-
-def round_robin_table(arms: Mapping[str, Arm], rows: Sequence[Row]) -> Table:
-    """Whether ratings rank the members as a round robin does: Spearman's correlation within a run and step.
-
-    `rows` of crossplay. A student's skill is its share of correct attempts, a teacher's the share that fails.
-    """
-    found: list[list[Cell]] = []
-    for arm in arms.values():
-        for role in ("teacher", "student"):
-            by_seed: dict[int, list[float]] = {}
-            for seed, run in arm.runs.items():
-                own = [r for r in rows if r["seed"] == seed and r["teacher_arm"] == r["student_arm"] == arm.name]
-                for step in sorted({r["teacher_step"] for r in own}):
-                    same = [r for r in own if r["teacher_step"] == r["student_step"] == step]
-                    by_seed.setdefault(seed, []).append(_rank_correlation(run, step, role, same))
-            known = {seed: np.array(values) for seed, values in by_seed.items() if np.isfinite(values).any()}
-            if known:
-                found.append([arm.name, role, mean(known)])
-    note = (
-        "Spearman's correlation of the rating's lower bound with the round robin, within a run and step: mean (95 % "
-        "interval; runs x steps). With four members chance alone gives anything between -1 and 1 at one step."
-    )
-    return Table("round-robin", "Ratings against a round robin", note, ["arm", "role", "correlation"], found, digits=2)
-
-
-def _rank_correlation(run: RunDirectory, step: int, role: str, rows: Sequence[Row]) -> float:
-    """NaN where fewer than three members can be ranked."""
-    bounds = {m.id: lower_bound(m) for m in Population.from_json(run.state(step).members).members if m.role == role}
-    skills = {}
-    for name in bounds:
-        own = [row for row in rows if row[role] == name]
-        if own:
-            share = sum(row["n_correct"] for row in own) / sum(row["n_attempts"] for row in own)
-            skills[name] = share if role == "student" else 1 - share
-    if len(skills) < 3 or len({*skills.values()}) < 2:
-        return float("nan")
-    return float(pd.Series(skills).corr(pd.Series({name: bounds[name] for name in skills}), method="spearman"))
-
-
-# --- claims ------------------------------------------------------------------------------------------------------
-
-
-def claims(arms: Mapping[str, Arm], population: str = "4t4s") -> list[Claim]:
-    """The paper's claims that these arms can decide, each with a criterion that was fixed before."""
-    single, team = arms.get(REFERENCE), arms.get(population)
-    found: list[Claim] = []
-
-    def add(letter: str, text: str, criterion: str, estimate: Estimate | None) -> None:
-        found.append(Claim(letter, text, criterion, estimate, verdict(estimate, estimate.p if estimate else None)))
-
-    if single:
-        add(
-            "a1",
-            "the single agent's solve rate rises",
-            "slope over steps > 0, points a step",
-            _slope(single, "solve_rate", 100),
-        )
-        add(
-            "a2",
-            "the single agent's problems become simpler",
-            "slope of syntax nodes < 0",
-            _slope(single, "n_nodes", -1),
-        )
-        add(
-            "a3",
-            "the single agent narrows",
-            "slope of the commonest program's share > 0, points a step",
-            _slope(single, "top_share", 100),
-        )
-    if team:
-        add(
-            "b",
-            "the population's problems become more complex",
-            "slope of syntax nodes > 0",
-            _slope(team, "n_nodes", 1),
-        )
-        add(
-            "c",
-            "the population's coverage keeps growing",
-            "slope of net coverage over the second half > 0",
-            _slope(team, "coverage_net", 1, 0.5),
-        )
-    if single and team:
-        add(
-            "d1",
-            "the population's training reward is lower",
-            f"single minus {population}, students, last {LAST_STEPS} steps > 0",
-            _late_difference(single, team, "student_reward"),
-        )
-        add(
-            "d2",
-            "and its held-out score higher",
-            f"{population} minus single, all tasks > 0, points",
-            _compare(team, single, "students"),
-        )
-        add(
-            "e1",
-            "the mean member beats the single agent",
-            "all members minus single > 0, points",
-            _compare(team, single, "all members"),
-        )
-        add(
-            "e2",
-            "the weakest member beats the single agent",
-            "weakest student minus single > 0, points, on the tasks that did not choose it",
-            _compare(team, single, "weakest"),
-        )
-    for letter, text, other in (
-        ("f1", "several pairs beat one", "1t1s"),
-        ("f2", "evolution helps", "no_evolution"),
-        ("f3", "teachers that learn beat frozen ones", "frozen_teacher"),
-        ("g", "joint updates beat alternating ones", "alternating"),
-        ("h", "cross-evaluation beats a fixed target band", "target_band"),
-        ("n", "true rewards beat random ones", "random_reward"),
-    ):
-        if team and other in arms:
-            add(
-                letter,
-                text,
-                f"{population} minus {other}, students, all tasks > 0, points",
-                _compare(team, arms[other], "students"),
-            )
-    return found
-
-
-def claims_table(found: Sequence[Claim]) -> Table:
-    rows: list[list[Cell]] = [
-        [
-            c.letter,
-            c.text,
-            c.criterion,
-            c.estimate,
-            None if c.estimate is None or c.estimate.p is None else f"{c.estimate.p:.3f}",
-            c.verdict,
-        ]
-        for c in found
-    ]
-    note = (
-        "A claim holds, or does not (the opposite holds), where p < 0.05 (bootstrap over runs, and tasks within them), "
-        "else it is undecided; with one run it is always. p values are not adjusted over claims."
-    )
-    return Table("claims", "Claims", note, ["", "claim", "criterion (> 0)", "found", "p", "verdict"], rows, digits=3)
-
-
-def _slope(arm: Arm, metric: str, scale: float, start: float = 0.0) -> Estimate | None:
-    curves = {}
-    for seed, rows in arm.metrics.items():
-        late = [row for row in rows[int(start * len(rows)) :] if metric in row]
-        if len(late) > 1:
-            curves[seed] = ([row["step"] for row in late], [scale * row[metric] for row in late])
-    return slope(curves) if curves else None
-
-
-def _late_difference(ours: Arm, theirs: Arm, metric: str) -> Estimate | None:
-    """Of the means over the last steps; every run is one task."""
-    ends, their_ends = (
-        {
-            seed: np.array([np.mean([row[metric] for row in rows[-LAST_STEPS:] if metric in row])])
-            for seed, rows in arm.metrics.items()
-            if any(metric in row for row in rows[-LAST_STEPS:])
-        }
-        for arm in (ours, theirs)
-    )
-    return difference(ends, their_ends)
-
-
-def _compare(ours: Arm, theirs: Arm, group: str) -> Estimate | None:
-    return difference(scores(ours, "all", group), scores(theirs, "all", "students"))

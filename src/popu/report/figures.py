@@ -15,6 +15,7 @@ from matplotlib import pyplot as plt  # noqa: E402
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
 LINES = ("-", "--", ":", "-.")  # once the colours are used up
+HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
@@ -168,6 +169,71 @@ def specialisation_figure(table: np.ndarray, members: Sequence[str], columns: Se
         axis.text(j, i, f"{value:.0f}", ha="center", va="center", fontsize=7, color=colour)
     figure.colorbar(image, ax=axis, label="accuracy, %")
     return figure
+
+
+def together_figure(estimates: Mapping[str, Mapping[str, Any]]) -> Any:
+    """A group of bars an arm: what its students solve alone and together, with intervals.
+
+    `estimates`: arm -> name of a bar -> Estimate or None.
+    """
+    names = list(dict.fromkeys(name for values in estimates.values() for name in values))
+    width = 0.8 / len(names)
+    figure, axis = plt.subplots(figsize=(2.5 + 1.6 * len(estimates), 4), constrained_layout=True)
+    for i, name in enumerate(names):
+        known = [(x, values[name]) for x, values in enumerate(estimates.values()) if values.get(name) is not None]
+        places = [x + width * (i - (len(names) - 1) / 2) for x, _ in known]
+        errors = [[e.value - (e.value if e.low is None else e.low) for _, e in known]]
+        errors += [[(e.value if e.high is None else e.high) - e.value for _, e in known]]
+        style: dict[str, Any] = {"color": COLOURS[i], "hatch": HATCHES[i], "edgecolor": "white", "ecolor": "0.2"}
+        axis.bar(places, [e.value for _, e in known], 0.92 * width, yerr=errors, capsize=2, label=name, **style)
+    axis.set_xticks(range(len(estimates)), list(estimates), rotation=15)
+    axis.set_ylabel("held-out tasks, %")
+    axis.set_ylim(0, 100)
+    axis.legend(frameon=False, fontsize=8, ncols=2, loc="upper left")
+    axis.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+WEIGHTS = (
+    ("norm", "norm of the learned dW"),
+    ("distance", "distance to the others of the role"),
+    ("effective_rank", "effective rank of dW"),
+)
+
+
+def weights_figure(tables: Mapping[str, Mapping[int, Sequence[Mapping[str, Any]]]]) -> Any:
+    """Weight space by checkpoint: a panel a measure and role; runs thin, the arm's mean thick.
+
+    `tables`: arm -> seed -> rows of `weights`. The single agent is drawn in both rows of panels.
+    """
+    figure, axes = plt.subplots(2, 3, figsize=(12, 6.2), constrained_layout=True, sharex=True, sharey="col")
+    for line, role in zip(axes, ("teacher", "student"), strict=True):
+        for axis, (name, title) in zip(line, WEIGHTS, strict=True):
+            for i, (arm, runs) in enumerate(tables.items()):
+                style = {"color": COLOURS[i % len(COLOURS)], "linestyle": LINES[i // len(COLOURS) % len(LINES)]}
+                curves = [_role_means(rows, role, name) for rows in runs.values()]
+                for curve in curves:
+                    axis.plot(list(curve), list(curve.values()), linewidth=0.5, alpha=0.5, **style)
+                shared = [step for step in curves[0] if all(step in curve for curve in curves)] if curves else []
+                average = [float(np.mean([curve[step] for curve in curves])) for step in shared]
+                marker = MARKERS[i % len(MARKERS)]
+                axis.plot(shared, average, linewidth=2, marker=marker, markersize=3, label=arm, **style)
+            axis.set_title(f"{role}s: {title}", fontsize=10)
+            axis.xaxis.get_major_locator().set_params(integer=True)
+            axis.spines[["top", "right"]].set_visible(False)
+    for axis in axes[1]:
+        axis.set_xlabel("step")
+    axes[0, 0].legend(frameon=False, fontsize=8)
+    return figure
+
+
+def _role_means(rows: Sequence[Mapping[str, Any]], role: str, name: str) -> dict[int, float]:
+    """Step -> the mean over the members that have the role, of those with a value."""
+    values: dict[int, list[float]] = {}
+    for row in rows:
+        if row["role"] in (role, "both") and row[name] is not None:
+            values.setdefault(row["step"], []).append(row[name])
+    return {step: float(np.mean(own)) for step, own in values.items()}
 
 
 def crossplay_figure(rates: Mapping[tuple[str, int, str, int], float]) -> Any:

@@ -1,5 +1,6 @@
 """Who descends from whom in a run: for a table in the terminal and as JSON."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,11 @@ def lineage_of(path: Path) -> dict[str, Any]:
     founders = Population.from_json(run.state(0).members)
     members = histories(births(run, step), founders, step)
     return {"run": str(path), "step": step, "members": members, "operators": operator_fates(members)}
+
+
+def last_ratings(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Member -> mu after the last step that it lived, from rows of `member_dynamics` in the order of steps."""
+    return {row["member"]: row["value"] for row in rows if row["metric"] == "mu"}
 
 
 def print_lineage(result: dict[str, Any]) -> None:

@@ -14,26 +14,27 @@ from typing import Any
 import numpy as np
 
 from popu.artifacts import atomic_write, read_table
-from popu.evaluate.crossplay import solve_rates
 from popu.problems.types import PROBLEM_TYPES
 from popu.report import figures
 from popu.report.benchmarks import benchmark_tables
+from popu.report.claims import claims, claims_table
+from popu.report.crossplay import culls_table, round_robin_table, solve_rates
 from popu.report.evidence import (
     GROUPS,
     Arm,
-    claims,
-    claims_table,
     cost_table,
     difference_table,
     iqm_table,
     main_table,
     read_arms,
-    round_robin_table,
     scores,
 )
-from popu.report.lineage import births, lineage_of
+from popu.report.lineage import last_ratings, lineage_of
+from popu.report.members import children_table, specialisation_table, together_estimates
+from popu.report.phase import phase_figure, phase_rows, phase_table
 from popu.report.statistics import mean
 from popu.report.tables import Table, shown, write_tables
+from popu.report.tree import lineage_figure
 from popu.rundir import RunDirectory
 
 SORT = """
@@ -67,18 +68,14 @@ nav a { margin-right: 1rem; }
 def write_report(experiment: Path, out: Path) -> None:
     """`tables/`, `figures/` and index.html in `out`. Raises ArtifactError where there is no run."""
     arms = read_arms(experiment)
-    found = claims(arms)
-    tables = [claims_table(found), main_table(arms), difference_table(arms), iqm_table(arms), cost_table(arms)]
-    tables += benchmark_tables(arms)
-    pictures = list(_figures(arms, out / "figures"))
-    cross = experiment / "crossplay.parquet"
-    if cross.exists():
-        rows = read_table(cross, "crossplay")
-        tables.append(round_robin_table(arms, rows))
-        path = figures.save(figures.crossplay_figure(solve_rates(rows)), out / "figures", "crossplay")[0]
-        pictures.insert(
-            1, (path, "Cross-play", "Solve rate of the column's students on the row's problems, all seeds.")
-        )
+    path = experiment / "crossplay.parquet"
+    cross = read_table(path, "crossplay") if path.exists() else []
+    tables = [claims_table(claims(arms)), main_table(arms), difference_table(arms), iqm_table(arms)]
+    tables += [specialisation_table(arms), children_table(arms), culls_table(arms, cross), cost_table(arms)]
+    if cross:
+        tables.append(round_robin_table(arms, cross))
+    tables += [*benchmark_tables(arms), phase_table(phase_rows(arms.values()))]
+    pictures = list(_figures(arms, cross, out / "figures"))
     write_tables(out / "tables", tables)
     with atomic_write(out / "index.html") as file:
         file.write_text(page(experiment.name, arms, tables, pictures))
@@ -88,10 +85,13 @@ Picture = tuple[Path, str, str]
 """PNG, title, caption."""
 
 
-def _figures(arms: Mapping[str, Arm], directory: Path) -> Iterator[Picture]:
+def _figures(arms: Mapping[str, Arm], cross: Sequence[Mapping[str, Any]], directory: Path) -> Iterator[Picture]:
     metrics = {name: arm.metrics for name, arm in arms.items()}
     path = figures.save(figures.dynamics_figure(metrics), directory, "dynamics")[0]
     yield path, "Dynamics", "Thin: runs. Thick: mean over runs. Running means over 5 steps."
+    if cross:
+        path = figures.save(figures.crossplay_figure(solve_rates(cross)), directory, "crossplay")[0]
+        yield path, "Cross-play", "Solve rate of the column's students on the row's problems, all seeds."
     estimates = {
         name: {g: mean(values) for g in GROUPS if g != "base" and (values := scores(arm, "all", g))}
         for name, arm in arms.items()
@@ -101,18 +101,56 @@ def _figures(arms: Mapping[str, Arm], directory: Path) -> Iterator[Picture]:
         bare = mean(scores(arms[next(iter(estimates))], "all", "base"))
         path = figures.save(figures.heldout_figure(estimates, bare), directory, "heldout")[0]
         yield path, "Held-out accuracy", "All tasks, temperature 1; 95 % intervals over runs and tasks."
+    shared = {name: together_estimates(arm) for name, arm in arms.items() if arm.heldout}
+    if shared:
+        path = figures.save(figures.together_figure(shared), directory, "together")[0]
+        yield path, "Students alone and together", TOGETHER
+    weights = {name: arm.weights for name, arm in arms.items() if any(arm.weights.values())}
+    if weights:
+        path = figures.save(figures.weights_figure(weights), directory, "weights")[0]
+        yield path, "Members in weight space", WEIGHTS
+    if outcomes := phase_rows(arms.values()):
+        path = figures.save(phase_figure(outcomes), directory, "phase")[0]
+        yield path, "What the runs came to", PHASE
     for arm in arms.values():
-        seed, run = next(iter(arm.runs.items()))
-        last = run.last_step() or 0
-        if len(run.state(0).adapters) > 1:
-            rows = read_table(run.dynamics_path(last) / "member_dynamics.parquet", "member_dynamics")
-            figure = figures.ratings_figure(rows, births(run, last))
-            path = figures.save(figure, directory, f"ratings-{arm.name}")[0]
-            yield path, f"Ratings of {arm.name}", f"Seed {seed}. A dot is a birth, named by its operator."
-        if len(arm.heldout.get(seed, [])):
-            figure = figures.specialisation_figure(*_specialisation(arm.heldout[seed]))
-            path = figures.save(figure, directory, f"members-{arm.name}")[0]
-            yield path, f"Members of {arm.name}", f"Seed {seed}: held-out accuracy by type and level, temperature 1."
+        yield from _figures_of_arm(arm, directory)
+
+
+TOGETHER = (
+    "Chance that one of equally many answers is right, all of one student or shared among all; tasks where more than "
+    "half of all samples are right; tasks that no sample solves. 95 % intervals over runs and tasks."
+)
+WEIGHTS = (
+    "At checkpoints, over all adapted modules: Frobenius norm of dW, mean distance to the others of the role, and "
+    "effective rank (mean over modules). Thin: runs. Thick: mean over runs. A single agent is drawn in both rows."
+)
+PHASE = (
+    "The commonest outcome of a team's runs by base (share of slips in pretraining, and rho in the first steps) and "
+    "learning rate; the table of that name has the criteria."
+)
+LINEAGE = (
+    "Seed {seed}. A bar is a member from birth to death, a dot a birth with its operator; a line leads to it from its "
+    "parent (ring; dashed: the second). Colour and number: {measure}."
+)
+
+
+def _figures_of_arm(arm: Arm, directory: Path) -> Iterator[Picture]:
+    """Of the first seed: ratings, lineage, skills."""
+    seed, run = next(iter(arm.runs.items()))
+    if len(run.state(0).adapters) > 1:
+        figure = figures.ratings_figure(arm.members[seed], arm.births[seed])
+        path = figures.save(figure, directory, f"ratings-{arm.name}")[0]
+        yield path, f"Ratings of {arm.name}", f"Seed {seed}. A dot is a birth, named by its operator."
+        members = lineage_of(run.path)["members"]
+        ratings = last_ratings(arm.members[seed])
+        measure = "rating mu in the last step of its life"
+        figure = lineage_figure(members, ratings, run.last_step() or 0, "last rating mu", "TrueSkill points")
+        path = figures.save(figure, directory, f"lineage-{arm.name}")[0]
+        yield path, f"Lineage of {arm.name}", LINEAGE.format(seed=seed, measure=measure)
+    if len(arm.heldout.get(seed, [])):
+        figure = figures.specialisation_figure(*_specialisation(arm.heldout[seed]))
+        path = figures.save(figure, directory, f"members-{arm.name}")[0]
+        yield path, f"Members of {arm.name}", f"Seed {seed}: held-out accuracy by type and level, temperature 1."
 
 
 def _specialisation(rows: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, list[str], list[str]]:

@@ -24,8 +24,7 @@ def metric_rows(run: RunDirectory) -> list[dict[str, Any]]:
     Read from the run's table of dynamics where there is one of its last step, else computed.
     """
     last = run.last_step() or 0
-    path = run.dynamics_path(last) / "dynamics.parquet"
-    tidy = read_table(path, "dynamics") if path.exists() else measure_run(run, last).steps
+    tidy = dynamics_rows(run, "dynamics") or measure_run(run, last).steps
     rows: dict[int, dict[str, Any]] = {step: {"step": step} for step in range(1, last + 1)}
     for row in tidy:
         if row["problem_type"] == ALL:
@@ -37,6 +36,12 @@ def heldout_rows(run: RunDirectory) -> list[dict[str, Any]]:
     """The held-out table of a run's last step; empty where it was not scored."""
     path = run.heldout_path(run.last_step() or 0)
     return read_table(path, "heldout") if path.exists() else []
+
+
+def dynamics_rows(run: RunDirectory, table: str) -> list[dict[str, Any]]:
+    """`dynamics`, `member_dynamics`, `pairs` or `weights` up to a run's last step; empty where not made."""
+    path = run.dynamics_path(run.last_step() or 0) / f"{table}.parquet"
+    return read_table(path, table) if path.exists() else []
 
 
 def step_seconds(run: RunDirectory, step: int) -> float | None:

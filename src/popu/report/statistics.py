@@ -16,7 +16,7 @@ import numpy as np
 N_BOOTSTRAP = 2000
 LEVEL = 0.05
 
-Verdict = Literal["holds", "does not hold", "undecided"]
+Verdict = Literal["holds", "does not hold", "undecided", "not run"]
 Scores = Mapping[int, np.ndarray]
 """Seed -> a score of every task (n_tasks,), tasks in the same order for every seed; NaN where one is left out."""
 
@@ -124,12 +124,14 @@ def _draws(table: np.ndarray, seed: int) -> np.ndarray:
     """(N_BOOTSTRAP,) means over resampled runs of their means over resampled tasks."""
     rng = np.random.default_rng(seed)
     rows = [row[np.isfinite(row)] for row in table]
-    of_runs, of_tasks = np.empty(N_BOOTSTRAP), np.empty(N_BOOTSTRAP)
-    for i in range(N_BOOTSTRAP):
-        chosen = [rows[k] for k in rng.integers(len(rows), size=len(rows))]
-        of_runs[i] = np.mean([row.mean() for row in chosen])
-        of_tasks[i] = np.mean([row[rng.integers(len(row), size=len(row))].mean() for row in chosen]) - of_runs[i]
-    return _expanded(of_runs, len(rows)) + of_tasks
+    chosen = rng.integers(len(rows), size=(N_BOOTSTRAP, len(rows)))
+    of_runs = np.array([row.mean() for row in rows])[chosen]
+    resampled = np.empty(chosen.shape)
+    for k, row in enumerate(rows):
+        places = chosen == k
+        resampled[places] = row[rng.integers(len(row), size=(int(places.sum()), len(row)))].mean(1)
+    of_tasks = (resampled - of_runs).mean(1)
+    return _expanded(of_runs.mean(1), len(rows)) + of_tasks
 
 
 def _expanded(draws: np.ndarray, n_runs: int) -> np.ndarray:

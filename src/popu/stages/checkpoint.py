@@ -45,6 +45,11 @@ def bundle_path(run: RunDirectory, step: int) -> Path:
     return run.path / "checkpoints" / f"step{step:05d}"
 
 
+def bundle_steps(run: RunDirectory) -> list[int]:
+    """The steps that have a bundle, ascending."""
+    return sorted(int(path.parent.name.removeprefix("step")) for path in run.path.glob(f"checkpoints/step*/{MANIFEST}"))
+
+
 def _fill(run: RunDirectory, step: int, target: Path) -> None:
     state = run.state(step)
     target.mkdir(parents=True)

@@ -14,7 +14,7 @@ from popu.report.series import find_runs
 from popu.rundir import RunDirectory
 from popu.seeds import derive_rng
 from popu.stages.backend import Backend
-from popu.stages.checkpoint import MANIFEST, bundle_path, check_bundle
+from popu.stages.checkpoint import bundle_path, bundle_steps, check_bundle
 
 
 def crossplay(experiment: Path, backend: Backend, n_problems: int, samples: int, n_times: int) -> Path:
@@ -32,9 +32,7 @@ def crossplay(experiment: Path, backend: Backend, n_problems: int, samples: int,
 
 def checkpoints(run: RunDirectory, n: int) -> list[int]:
     """At most `n` steps with a bundle, evenly apart, the last one included."""
-    steps = sorted(
-        int(path.parent.name.removeprefix("step")) for path in run.path.glob(f"checkpoints/step*/{MANIFEST}")
-    )
+    steps = bundle_steps(run)
     return sorted({steps[max(0, round((k + 1) * len(steps) / n) - 1)] for k in range(n)}) if steps else []
 
 
