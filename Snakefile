@@ -2,6 +2,7 @@
 #
 #   snakemake --cores all train_all                                  the default experiment
 #   snakemake train_all --cores all --configfile config/smollm2.yaml another one
+#   snakemake --cores all operator_study                             children of every operator, trained side by side
 #   snakemake --cores all pretrain_nano                              make the embedded base anew
 import sys
 
@@ -22,6 +23,7 @@ include: "rules/checkpoint.smk"
 include: "rules/evaluate.smk"
 include: "rules/dynamics.smk"
 include: "rules/report.smk"
+include: "rules/operator_study.smk"
 
 
 rule train_all:
@@ -30,6 +32,11 @@ rule train_all:
         bundles=last_bundles(),
         summary=summary_files(),
         page=f"{EXPERIMENT}/report/index.html",
+
+
+rule operator_study:
+    input:
+        study_report,
 
 
 rule pretrain_nano:
