@@ -224,7 +224,7 @@ def change_table(study: Study) -> Table:
     note = (
         "Frobenius norms of dW over all modules, mean (95 % interval over units). Change: distance to the first "
         "parent, in its size. Added: distance to the nearest parent, in the parents' distance. Kept: distance to the "
-        f"child of {PARENT} after the last step, in the parents' distance. Verdicts: held-out tasks whose greedy verdict "
+        f"child of {PARENT} after the last step, in the parents' distance. Verdicts: tasks whose greedy verdict "
         "at birth is not the parent's, %. Solved: attempts while training, on the same problems for all, %."
     )
     columns = [
