@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 COPY = "copy_parent"
 NAME = "operator study"  # in the seeds
-CHILDREN = "children"  # adapters and optimizer states of a scored step, removed at the end
+CHANGES = "changes.parquet"  # written last: a scored step that has it is finished
+CHILDREN = "children"  # adapters and optimizer states of the last scored step, until the study is finished
 OPTIMIZER = "optimizer.safetensors"
 
 
@@ -70,6 +71,8 @@ def operator_study(
 
     Raises ConfigError for a run with fewer than two students, ArtifactError for a damaged run.
     """
+    if (step_directory(out, study.steps) / CHANGES).exists():
+        return
     settings = run.settings
     engine, executor = backend.engine(settings), backend.executor(settings)
     parents = best_two(read_students(run, step), step)
@@ -93,8 +96,7 @@ def operator_study(
             changes = [{**key, **row} for row in change_rows(parents, children)]
             children = {name: Child(child.adapter, child.optimizer) for name, child in children.items()}
             _write(step_directory(out, now), scores, changes, children, settings.base.path)
-    for directory in out.glob(f"step*/{CHILDREN}"):
-        shutil.rmtree(directory)
+            _forget_children(out, keep=now if now < study.steps else None)
 
 
 # --- before ------------------------------------------------------------------------------------------------------
@@ -236,9 +238,9 @@ def step_directory(out: Path, step: int) -> Path:
 
 
 def last_scored(out: Path) -> int | None:
-    """The last step that is finished: its changes are written last."""
-    steps = [int(path.parent.name.removeprefix("step")) for path in out.glob("step*/changes.parquet")]
-    return max(steps, default=None)
+    """The last finished step whose children are there."""
+    found = [path.parent for path in out.glob(f"step*/{CHANGES}") if (path.parent / CHILDREN).is_dir()]
+    return max((int(path.name.removeprefix("step")) for path in found), default=None)
 
 
 def _write(
@@ -253,7 +255,13 @@ def _write(
         write_adapter(place, child.adapter, base, {"operator": name})
         write_optimizer(place / OPTIMIZER, dict(child.optimizer))
     artifacts.write_table(directory / "scores.parquet", "study_scores", scores)
-    artifacts.write_table(directory / "changes.parquet", "study_changes", changes)
+    artifacts.write_table(directory / CHANGES, "study_changes", changes)
+
+
+def _forget_children(out: Path, keep: int | None) -> None:
+    for directory in out.glob(f"step*/{CHILDREN}"):
+        if keep is None or directory.parent != step_directory(out, keep):
+            shutil.rmtree(directory)
 
 
 def _read_children(directory: Path) -> dict[str, Child]:
