@@ -192,14 +192,14 @@ COLUMNS = (
 def _note(study: Study, verdicts: Mapping[str, str]) -> str:
     better = [name for name, word in verdicts.items() if word == "better"]
     rest = [name for name, word in verdicts.items() if word != "better"]
-    unit = "runs" if study.unit == "seed" else "repeats of one run, whose parents they share"
+    unit = "runs" if study.unit == "seed" else "repeats of one run"
     return (
         f"Held-out accuracy in % at temperature 1: mean (95 % interval; {unit} x tasks). The control is {CONTROL}; "
-        f"{PARENT} is the untouched parent, trained equally. Steps to regain: the first scored step at which the child "
-        "is at least where the parent was at the start, median (range) and how many reach it; of a scored step every "
-        f"{study.steps[1] - study.steps[0] if len(study.steps) > 1 else 0}. p: bootstrap of the difference at the end, "
-        f"adjusted by Holm's method over {len(verdicts)} operators. Better than the control: "
-        f"{', '.join(better) or 'none'}. Not better: {', '.join(rest) or 'none'}."
+        f"{PARENT} is the untouched parent, trained equally. Steps to regain: the first of the scored steps "
+        f"{', '.join(map(str, study.steps))} at which the child is at least where the parent was at the start, median "
+        "(range) and how many reach it. p: bootstrap of the difference at the end, adjusted by Holm's method over "
+        f"{len(verdicts)} operators. Better than the control: {', '.join(better) or 'none'}. Not better: "
+        f"{', '.join(rest) or 'none'}."
     )
 
 
