@@ -36,7 +36,7 @@ rule train_all:
 
 rule operator_study:
     input:
-        study_report,
+        study_files,
 
 
 rule pretrain_nano:

@@ -215,18 +215,22 @@ def studied_run():
     os._exit(2)
 
 
-def study_report(_wildcards):
-    study = study_id(RUNS[studied_run()], STUDY)
-    return f"{EXPERIMENT}/operator_study/{study}/operators.csv"
-
-
-def study_tables(wildcards):
+def study_tables(_wildcards=None):
     """What the last scored step of every run and repeat leaves."""
     return [
-        f"{EXPERIMENT}/operator_study/{wildcards.study}/seed{seed}-repeat{repeat}/step{STUDY.steps:05d}/changes.parquet"
+        f"{study_folder()}/seed{seed}-repeat{repeat}/step{STUDY.steps:05d}/changes.parquet"
         for seed in seeds_of(studied_run())
         for repeat in range(STUDY.repeats)
     ]
+
+
+def study_files(_wildcards):
+    """The tables of all runs and repeats, so that new ones are made where the report exists, and the report."""
+    return [*study_tables(), f"{study_folder()}/operators.csv"]
+
+
+def study_folder():
+    return f"{EXPERIMENT}/operator_study/{study_id(RUNS[studied_run()], STUDY)}"
 
 
 def study_bundle(wildcards):
