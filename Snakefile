@@ -3,6 +3,7 @@
 #   snakemake --cores all train_all                                  the default experiment
 #   snakemake train_all --cores all --configfile config/smollm2.yaml another one
 #   snakemake evaluate_all --cores all --configfile config/x.yaml    score its runs on the benchmarks of the config
+#   snakemake --cores all operator_study                             children of every operator, trained side by side
 #   snakemake --cores all pretrain_nano                              make the embedded base anew
 import sys
 
@@ -24,6 +25,7 @@ include: "rules/evaluate.smk"
 include: "rules/benchmarks.smk"
 include: "rules/dynamics.smk"
 include: "rules/report.smk"
+include: "rules/operator_study.smk"
 
 
 rule train_all:
@@ -38,6 +40,11 @@ rule evaluate_all:
     input:
         scores=benchmark_scores(),
         page=f"{EXPERIMENT}/report/index.html",
+
+
+rule operator_study:
+    input:
+        study_files,
 
 
 rule pretrain_nano:

@@ -7,7 +7,7 @@ import json
 import os
 
 from popu.base import expected_identity
-from popu.config import Run, arm_training, load_config, run_id
+from popu.config import Run, arm_training, load_config, run_id, study_id
 from popu.errors import ArtifactError, ConfigError
 
 os.environ.update(
@@ -42,6 +42,8 @@ def _load():
 CONFIG, RUNS = _load()
 EXPERIMENT = f"{CONFIG.results}/{CONFIG.experiment}"
 RUN = f"{EXPERIMENT}/{{run}}/seed{{seed}}"
+STUDY = CONFIG.operator_study
+STUDIES = f"{EXPERIMENT}/operator_study/{{study}}"
 NANO = f"{CONFIG.results}/nano"
 SMOLLM2 = f"{CONFIG.results}/bases/smollm2"
 DEVICE = 0  # on the CPU, threads and --cores say what runs side by side; an accelerator would be taken by one job
@@ -52,6 +54,8 @@ wildcard_constraints:
     run=r"\w+-[0-9a-f]{8}",
     seed=r"\d+",
     step=r"\d{5}",
+    study=r"\w+-[0-9a-f]{8}",
+    repeat=r"\d+",
 
 
 onstart:
@@ -204,3 +208,47 @@ def is_team(run):
 
 def summary_files():
     return [f"{EXPERIMENT}/summary.{ending}" for ending in ("json", "md", "png")]
+
+
+def studied_run():
+    """The run id of the arm whose operators are studied."""
+    for name, run in RUNS.items():
+        if run.arm == STUDY.arm:
+            return name
+    print(
+        f"popu: operator_study.arm: expected one of {', '.join(CONFIG.arms)}, found {STUDY.arm!r}",
+        file=sys.stderr,
+        flush=True,
+    )
+    os._exit(2)
+
+
+def study_tables(_wildcards=None):
+    """What the last scored step of every run and repeat leaves."""
+    return [
+        f"{study_folder()}/seed{seed}-repeat{repeat}/step{STUDY.steps:05d}/changes.parquet"
+        for seed in seeds_of(studied_run())
+        for repeat in range(STUDY.repeats)
+    ]
+
+
+def study_files(_wildcards):
+    """The tables of all runs and repeats, so that new ones are made where the report exists, and the report."""
+    return [*study_tables(), f"{study_folder()}/operators.csv"]
+
+
+def study_folder():
+    return f"{EXPERIMENT}/operator_study/{study_id(RUNS[studied_run()], STUDY)}"
+
+
+def study_bundle(wildcards):
+    run = studied_run()
+    return ancient(bundle(run, wildcards.seed, steps_of(run)))
+
+
+def study_run(wildcards):
+    return f"{EXPERIMENT}/{studied_run()}/seed{wildcards.seed}"
+
+
+def study_step(_wildcards):
+    return steps_of(studied_run())

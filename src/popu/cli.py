@@ -81,6 +81,14 @@ def _parser() -> argparse.ArgumentParser:
     cross.add_argument("--experiment", type=Path, required=True, help="the experiment's directory")
     for name in ("problems", "samples", "times"):
         cross.add_argument(f"--{name}", type=int, required=True, help="see config/README.md")
+    study = _command(commands, "operator-study", _operator_study, "children of every operator, trained side by side")
+    study.add_argument("--run", type=Path, required=True, help="a run's seed directory")
+    study.add_argument("--step", type=int, required=True, help="a step with a checkpoint")
+    study.add_argument("--repeat", type=int, default=0, help="other random numbers and problems")
+    study.add_argument("--settings", default="{}", help="keys of operator_study as JSON (config/README.md)")
+    study.add_argument("--out", type=Path, required=True)
+    studied = _command(commands, "operator-report", _operator_report, "tables and figure of an operator study")
+    studied.add_argument("--study", type=Path, required=True, help="the directory that holds seed<k>-repeat<r>")
     forking = _command(commands, "fork", _fork, "a new arm that begins at a checkpoint of a run")
     forking.add_argument("run", type=Path, metavar="RUN", help="a seed directory")
     forking.add_argument("--at", type=int, required=True, metavar="STEP", help="a step with a checkpoint")
@@ -278,6 +286,22 @@ def _crossplay(arguments: argparse.Namespace) -> None:
     with _backend() as backend:
         path = crossplay(arguments.experiment, backend, arguments.problems, arguments.samples, arguments.times)
     print(f"written to {path}")
+
+
+def _operator_study(arguments: argparse.Namespace) -> None:
+    from popu.config import study_from_json
+    from popu.rundir import RunDirectory
+    from popu.stages.operator_study import operator_study
+
+    run, study = RunDirectory(arguments.run), study_from_json(arguments.settings)
+    with _backend() as backend:
+        operator_study(run, arguments.step, arguments.repeat, study, arguments.out, backend)
+
+
+def _operator_report(arguments: argparse.Namespace) -> None:
+    from popu.report.operator_study import write_operator_report
+
+    write_operator_report(arguments.study)
 
 
 def _fork(arguments: argparse.Namespace) -> None:

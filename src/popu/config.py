@@ -247,6 +247,20 @@ class Evaluation(Section):
         return suites
 
 
+class OperatorStudy(Section):
+    """Children of every operator from the same parents, trained side by side (`snakemake operator_study`)."""
+
+    arm: str = "4t4s"
+    repeats: int = Field(1, ge=1)
+    """Children of an operator from each run's parents, each with its own random numbers and problems."""
+    steps: int = Field(20, ge=1)
+    problems: int = Field(24, ge=1)
+    every: int = Field(5, ge=1)
+    """Steps between scores."""
+    tasks_per_level: int = Field(6, ge=1)
+    samples: int = Field(4, ge=1)
+
+
 class Nano(Section):
     """How `pretrain_nano` makes the embedded base: a trunk on clean answers, then a branch with slips."""
 
@@ -271,6 +285,7 @@ class Config(Section):
     heldout: Heldout = Heldout()
     crossplay: Crossplay = Crossplay()
     evaluation: Evaluation = Evaluation()
+    operator_study: OperatorStudy = OperatorStudy()
     nano: Nano = Nano()
     arms: dict[str, dict[str, Any]] = {"single": {"population": {"kind": "single"}}, "4t4s": {}}
     arm_seeds: dict[str, tuple[int, ...]] = {}
@@ -364,6 +379,21 @@ def run_id(run: Run) -> str:
         del keys["training"][name]
     digest = hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()
     return f"{run.arm}-{digest[:8]}"
+
+
+def study_from_json(text: str) -> OperatorStudy:
+    """The section `operator_study` that the workflow passes on a command line. Raises ConfigError."""
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"--settings: expected JSON, found: {error}") from error
+    return _validate(OperatorStudy, data, "--settings ")
+
+
+def study_id(run: Run, study: OperatorStudy) -> str:
+    """`<arm>-<8 hex>` of what changes the bytes of a study of a run's last checkpoint; more repeats add files."""
+    keys = [run_id(run), run.training.steps, study.model_dump(mode="json", exclude={"repeats"})]
+    return f"{run.arm}-{hashlib.sha256(json.dumps(keys).encode()).hexdigest()[:8]}"
 
 
 def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import torch
 
 from popu.evolution.factors import dense
 from popu.evolution.family import Delta
-from popu.evolution.weights import effective_rank, inner_product, measure_weights
+from popu.evolution.weights import effective_rank, measure_weights
 from popu.population.adapter import Adapter, LoraConfig, new_adapter
 from popu.population.member import founders
 
@@ -60,9 +60,3 @@ def test_a_fresh_adapter_has_norm_zero_and_no_rank():
     fresh = new_adapter(SHAPES, CONFIG, torch.Generator().manual_seed(0))
     (row,) = measure_weights(1, founders(0, 0).members, {"a0": fresh})
     assert (row["norm"], row["effective_rank"], row["distance"], row["role"]) == (0.0, None, None, "both")
-
-
-def test_other_modules_are_refused():
-    other = new_adapter({"layers.1.q_proj": (6, 5), "layers.0.v_proj": (4, 5)}, CONFIG, torch.Generator())
-    with pytest.raises(ValueError, match="same modules"):
-        inner_product(drawn(1), other)

@@ -73,7 +73,7 @@ def thin_svd(a: Tensor, b: Tensor, scale: float) -> ThinSvd:
     """
     if a.dim() != 2 or b.dim() != 2 or a.shape[0] != b.shape[1]:
         raise ValueError(f"a, b: expected (r, d_in) and (d_out, r), found {tuple(a.shape)} and {tuple(b.shape)}")
-    gram_a, gram_b = _gram(a), _gram(b.T)
+    gram_a, gram_b = gram(a), gram(b.T)
     balance = (gram_a.diagonal() / gram_b.diagonal()) ** 0.25  # rows of A and columns of B of equal norms
     balance = torch.where(balance.isfinite() & (balance > 0), balance, 1.0)
     root_a, inverse_a = _roots(gram_a / balance / balance[:, None])
@@ -85,7 +85,7 @@ def thin_svd(a: Tensor, b: Tensor, scale: float) -> ThinSvd:
     return ThinSvd(a.detach(), b.detach(), left * sign, s, sign[:, None] * right)
 
 
-def _gram(rows: Tensor) -> Tensor:
+def gram(rows: Tensor) -> Tensor:
     """rows @ rows.T (r, r) in float64 from (r, d), widened a part at a time: fresh memory costs as much as it does."""
     gram = rows.new_zeros(rows.shape[0], rows.shape[0], dtype=torch.float64)
     for part in rows.split(GRAM_COLUMNS, dim=1):

@@ -1,6 +1,6 @@
 """Members in weight space: how large the learned dW of each is, of what effective rank, and how far from the others.
 
-All of it comes from the factors: <dW, dW'> = scale scale' sum((B^T B') * (A A'^T)), so no dW is formed.
+All of it comes from the factors, so no dW is formed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,22 +8,10 @@ from typing import Any
 
 import torch
 
+from popu.evolution.distance import distance, size
 from popu.evolution.factors import thin_svd
 from popu.population.adapter import Adapter
 from popu.population.member import Member
-
-
-def inner_product(one: Adapter, other: Adapter) -> float:
-    """<dW, dW'> summed over modules. Raises ValueError where the adapters adapt different modules."""
-    if one.shapes != other.shapes:
-        raise ValueError("adapters: expected the same modules of the same shapes, found different ones")
-    total = 0.0
-    for module, (a, b) in one.factors.items():
-        other_a, other_b = other.factors[module]
-        scale = one.config.scale_of(module) * other.config.scale_of(module)
-        rows, columns = a.double() @ other_a.double().T, b.double().T @ other_b.double()
-        total += scale * float((rows * columns).sum())
-    return total
 
 
 def effective_rank(adapter: Adapter) -> float | None:
@@ -46,26 +34,20 @@ def measure_weights(step: int, members: Sequence[Member], adapters: Mapping[str,
     `norm` is the Frobenius norm of dW over all modules, `distance` the mean over the other members of the role of the
     norm of the difference, None for the only one. So the mean of `distance` over a role is its mean pairwise distance.
     """
-    products = {
-        (one.slot, other.slot): inner_product(adapters[one.slot], adapters[other.slot])
-        for one in members
-        for other in members
-        if one.role == other.role
-    }
-    squares = {slot: products[slot, slot] for slot in (member.slot for member in members)}
     rows = []
     for member in members:
         others = [other.slot for other in members if other.role == member.role and other.slot != member.slot]
-        gaps = [squares[member.slot] + squares[other] - 2 * products[member.slot, other] for other in others]
+        own = adapters[member.slot]
+        gaps = [distance(own, adapters[other]) for other in others]
         rows.append(
             {
                 "step": step,
                 "slot": member.slot,
                 "member": member.id,
                 "role": member.role,
-                "norm": squares[member.slot] ** 0.5,
-                "effective_rank": effective_rank(adapters[member.slot]),
-                "distance": sum(max(gap, 0.0) ** 0.5 for gap in gaps) / len(gaps) if gaps else None,
+                "norm": size(own),
+                "effective_rank": effective_rank(own),
+                "distance": sum(gaps) / len(gaps) if gaps else None,
             }
         )
     return rows

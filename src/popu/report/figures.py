@@ -255,6 +255,48 @@ def crossplay_figure(rates: Mapping[tuple[str, int, str, int], float]) -> Any:
     return figure
 
 
+Curves = Mapping[int, tuple[Sequence[int], Sequence[float]]]
+
+
+def recovery_figure(curves: Mapping[str, Curves], arity: Mapping[str, int], control: str, parent: str) -> Any:
+    """A panel an operator, those of one parent above: held-out accuracy by step of retraining.
+
+    Units are thin lines, their mean a thick one, the control's mean grey; dotted is where the parent was at the start.
+
+    `curves`: operator -> unit -> steps and accuracies in %.
+    """
+    rows = [[name for name in curves if arity[name] == n] for n in sorted({arity[name] for name in curves})]
+    n_columns = max(map(len, rows))
+    size = (2.3 * n_columns, 2.5 * len(rows) + 0.3)
+    figure, axes = plt.subplots(
+        len(rows), n_columns, figsize=size, constrained_layout=True, sharex=True, sharey=True, squeeze=False
+    )
+    steps, reference = _mean_curve(curves[control])
+    start = _mean_curve(curves[parent])[1][0]
+    for line, names in zip(axes, rows, strict=True):
+        for axis in line[len(names) :]:
+            axis.set_visible(False)
+        for axis, name in zip(line, names, strict=False):
+            colour = COLOURS[arity[name] - 1]
+            axis.axhline(start, color="0.3", linewidth=0.8, linestyle=":")
+            if name != control:
+                axis.plot(steps, reference, color="0.6", linewidth=2, linestyle="--")
+            for own in curves[name].values():
+                axis.plot(*own, color=colour, linewidth=0.6, alpha=0.6)
+            axis.plot(*_mean_curve(curves[name]), color=colour, linewidth=2, marker="o", markersize=3)
+            axis.set_title(name, fontsize=9)
+            axis.xaxis.get_major_locator().set_params(integer=True)
+            axis.spines[["top", "right"]].set_visible(False)
+    figure.supxlabel("step of retraining", fontsize=10)
+    figure.supylabel("held-out accuracy, %", fontsize=10)
+    return figure
+
+
+def _mean_curve(curves: Curves) -> tuple[Sequence[int], np.ndarray]:
+    values: np.ndarray = np.mean([values for _, values in curves.values()], axis=0)
+    return next(iter(curves.values()))[0], values
+
+
 def save(figure: Any, directory: Path, name: str) -> list[Path]:
     """`<name>.png` and `<name>.svg`, equal bytes for equal figures; closes the figure."""
     paths = []

@@ -12,6 +12,8 @@ from typing import Any
 
 from popu import artifacts
 from popu.errors import ArtifactError
+from popu.population.adapter import Adapter, read_adapter
+from popu.population.member import Member, Population
 from popu.report.lineage import births
 from popu.rundir import SETTINGS, STATE, RunDirectory
 from popu.stages.backend import Backend
@@ -48,6 +50,14 @@ def bundle_path(run: RunDirectory, step: int) -> Path:
 def bundle_steps(run: RunDirectory) -> list[int]:
     """The steps that have a bundle, ascending."""
     return sorted(int(path.parent.name.removeprefix("step")) for path in run.path.glob(f"checkpoints/step*/{MANIFEST}"))
+
+
+def read_students(run: RunDirectory, step: int) -> list[tuple[Member, Adapter]]:
+    """The students of a bundle with their adapters, the single agent included. Raises ArtifactError."""
+    bundle = bundle_path(run, step)
+    state = check_bundle(bundle)
+    students = Population.from_json(state["population"]).students
+    return [(member, read_adapter(bundle / state["adapters"][member.slot])) for member in students]
 
 
 def _fill(run: RunDirectory, step: int, target: Path) -> None:

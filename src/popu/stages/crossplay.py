@@ -7,14 +7,12 @@ from popu import artifacts
 from popu.config import Run
 from popu.errors import ArtifactError
 from popu.evaluate.crossplay import Time, cross_play
-from popu.population.adapter import read_adapter
-from popu.population.member import Population
 from popu.problems.types import problem_of
 from popu.report.series import find_runs
 from popu.rundir import RunDirectory
 from popu.seeds import derive_rng
 from popu.stages.backend import Backend
-from popu.stages.checkpoint import bundle_path, bundle_steps, check_bundle
+from popu.stages.checkpoint import bundle_steps, read_students
 
 
 def crossplay(experiment: Path, backend: Backend, n_problems: int, samples: int, n_times: int) -> Path:
@@ -43,13 +41,10 @@ def _time(run: RunDirectory, step: int, n_problems: int) -> Time:
     ]
     rng = derive_rng("crossplay", settings.arm, settings.seed, step)
     chosen = rng.sample(valid, min(n_problems, len(valid)))
-    bundle = bundle_path(run, step)
-    state = check_bundle(bundle)
-    students = Population.from_json(state["population"]).students
     return Time(
         settings.arm,
         settings.seed,
         step,
         [(str(row["member"]), problem_of(row)) for row in chosen],
-        [(member, read_adapter(bundle / state["adapters"][member.slot])) for member in students],
+        read_students(run, step),
     )

@@ -110,7 +110,15 @@ def train_sequences(
     student_rows = [
         ("student", row, row["problem_id"], verdict["reward"]) for row, verdict in zip(rollouts, verdicts, strict=True)
     ]
-    rows = [item for item in teacher_rows + student_rows if item[3] is not None and item[0] in roles]
+    found = sequences_by_slot([item for item in teacher_rows + student_rows if item[0] in roles], whiten)
+    return {member.slot: found.get(member.slot, []) for member in population.members}
+
+
+def sequences_by_slot(
+    attempts: Sequence[tuple[str, Row, str, float | None]], whiten: str
+) -> dict[str, list[TrainSequence]]:
+    """Sequences with their advantages of (role, row of proposals or rollouts, group, reward); None is left out."""
+    rows = [(role, row, group, reward) for role, row, group, reward in attempts if reward is not None]
     blocks = {
         "adapter_role": lambda role, row: f"{row['slot']}/{role}",
         "population": lambda role, row: role,
@@ -121,9 +129,9 @@ def train_sequences(
         _numbers([group for _, _, group, _ in rows]),
         _numbers([blocks(role, row) for role, row, _, _ in rows]),
     )
-    by_slot: dict[str, list[TrainSequence]] = {member.slot: [] for member in population.members}
+    by_slot: dict[str, list[TrainSequence]] = {}
     for (role, row, _, reward), advantage in zip(rows, values.tolist(), strict=True):
-        by_slot[row["slot"]].append(
+        by_slot.setdefault(row["slot"], []).append(
             TrainSequence(
                 tuple(row["prompt_tokens"]),
                 tuple(row["tokens"]),

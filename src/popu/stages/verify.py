@@ -15,6 +15,7 @@ from popu.problems.check import answer_of, judge
 from popu.problems.types import problem_of
 from popu.rl.rewards import pay_student, pay_teacher, solve_fraction
 from popu.rundir import RunDirectory
+from popu.sandbox.executor import Executor
 from popu.seeds import derive_rng
 from popu.stages.backend import Backend
 from popu.stages.buffer import read_buffer, write_buffer
@@ -25,29 +26,39 @@ def verify(run: RunDirectory, step: int, backend: Backend) -> None:
     problems = run.table(step, "validate", "problems")
     rollouts = run.table(step, "solve", "rollouts")
     opponents = {row["teacher"]: row["student"] for row in run.json(step, "propose", "matches.json")}
-    by_id = {row["problem_id"]: row for row in problems if row["problem_id"]}
-    answers = [
-        answer_of(problem_of(by_id[row["problem_id"]]), row["completion"], row["finish_reason"] == "length")
-        for row in rollouts
-    ]
-    judged = judge(answers, backend.executor(run.settings))
     rewards = run.settings.training.rewards
     rng = derive_rng(run.settings.seed, step, "rewards")
-    verdicts = [
-        {
-            **{name: row[name] for name in ("problem_id", "slot", "attempt")},
-            "verdict": str(result.verdict),
-            "reason": result.reason,
-            "reward": pay_student(rewards, str(result.verdict), rng),
-        }
-        for row, result in zip(rollouts, judged, strict=True)
-    ]
+    verdicts = verdict_rows(problems, rollouts, backend.executor(run.settings), rewards, rng)
     outcomes = outcome_rows(problems, verdicts, opponents, rewards, rng)
     paths = [run.step(step) / f"{name}.parquet" for name in ("verdicts", "outcomes")]
     for path, rows in zip(paths, (verdicts, outcomes), strict=True):
         artifacts.write_table(path, path.stem, rows)
     new = buffer_rows(problems, outcomes, step)
     run.finish(step, "verify", [*paths, *write_buffer(run, step, read_buffer(run, step - 1), new)])
+
+
+def verdict_rows(
+    problems: Sequence[Mapping[str, Any]],
+    rollouts: Sequence[Mapping[str, Any]],
+    executor: Executor,
+    rewards: Rewards,
+    rng: random.Random,
+) -> list[dict[str, Any]]:
+    """The verdict and the student's reward of every rollout, all judged in one call."""
+    by_id = {row["problem_id"]: row for row in problems if row["problem_id"]}
+    answers = [
+        answer_of(problem_of(by_id[row["problem_id"]]), row["completion"], row["finish_reason"] == "length")
+        for row in rollouts
+    ]
+    return [
+        {
+            **{name: row[name] for name in ("problem_id", "slot", "attempt")},
+            "verdict": str(result.verdict),
+            "reason": result.reason,
+            "reward": pay_student(rewards, str(result.verdict), rng),
+        }
+        for row, result in zip(rollouts, judge(answers, executor), strict=True)
+    ]
 
 
 def outcome_rows(
