@@ -124,7 +124,7 @@ def score(tasks: Sequence[BenchmarkTask], completions: Sequence[str], executor: 
 
 def _job(task: BenchmarkTask, program: str) -> Job:
     inputs = (
-        canonical_arguments(Arguments(tuple(arguments), {}), MAX_REQUEST_BYTES)
+        canonical_arguments(Arguments(tuple(arguments), {}), MAX_REQUEST_BYTES[Profile.EVALUATION])
         for arguments in task.reference["inputs"]
     )
     return Job(program, tuple(inputs), entry=task.reference["entry"])

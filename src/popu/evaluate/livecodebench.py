@@ -240,7 +240,7 @@ def _arguments(lines: str, task_id: str) -> str:
         values = tuple(json.loads(line) for line in lines.split("\n") if line.strip())
     except ValueError as error:
         raise ArtifactError(f"{task_id}: expected a line of JSON an argument, found {lines[:40]!r}") from error
-    return canonical_arguments(Arguments(values, {}), MAX_REQUEST_BYTES)
+    return canonical_arguments(Arguments(values, {}), MAX_REQUEST_BYTES[Profile.EVALUATION])
 
 
 def _fault(outcome: Outcome, function: str | None, cases: list[Case], first: int) -> str:

@@ -49,7 +49,6 @@ ATTEMPTS = 3  # a failure of the infrastructure is retried twice
 CACHED_OUTCOMES = 4096
 CACHED_BYTES = 512 * 2**20
 OVER_CPU, OVER_WALL = "over the cpu limit", "over the wall limit"
-MAX_REQUEST_BYTES = 32 * 2**20  # standard input of LiveCodeBench has megabytes
 MAX_FRAME_BYTES = 64 * 2**20  # of an answer, which the zygote and this process hold at once
 
 
@@ -72,6 +71,10 @@ class Profile(StrEnum):
 
     TRAINING = "training"
     EVALUATION = "evaluation"
+
+
+# Of a program and its inputs together: LiveCodeBench has megabytes on standard input.
+MAX_REQUEST_BYTES = {Profile.TRAINING: 4 * 2**20, Profile.EVALUATION: 32 * 2**20}
 
 
 @dataclass(frozen=True)
@@ -245,8 +248,8 @@ class Slot:
     def run(self, job: Job) -> Outcome:
         if not job.inputs:
             raise ValueError("inputs: expected at least one, got none")
-        if len(job.program) + sum(map(len, job.inputs)) > MAX_REQUEST_BYTES:
-            return Outcome(Status.TOO_LARGE, (), f"program and inputs longer than {MAX_REQUEST_BYTES} bytes")
+        if len(job.program) + sum(map(len, job.inputs)) > (most := MAX_REQUEST_BYTES[self.profile]):
+            return Outcome(Status.TOO_LARGE, (), f"program and inputs longer than {most} bytes")
         if job.entry is None and self.profile is Profile.TRAINING:
             raise ValueError("entry: scripts run in the profile of evaluation only")
         try:
