@@ -142,6 +142,20 @@ def test_methods_are_called(executor):
     assert scores[3].reason == "wrong on test 0: [1, 2], expected '[2, 3]'"
 
 
+def test_a_long_value_of_a_method(executor):
+    """It comes back as a digest."""
+    numbers = list(range(100_000))
+    test = cases((f"{json.dumps(numbers)}\n1", json.dumps([x + 1 for x in numbers])), kind="functional")
+    of = task(**{**CALLED, "private_test_cases": packed(test)})
+    right, wrong = words(
+        executor,
+        of,
+        "def add(a, b):\n    return tuple(x + b for x in a)",
+        "def add(a, b):\n    return [x + b for x in a[:99_999]] + [7] if a[5:] else [x + b for x in a]",
+    )
+    assert right.passed and "wrong on test 1: ('sha256'" in wrong.reason
+
+
 def test_inputs_of_megabytes(executor):
     numbers = " ".join(["7"] * 1_500_000)
     of = task(private_test_cases=packed(cases(*[(f"{numbers} {i}", str(10_500_000 + i)) for i in range(3)])))
@@ -167,7 +181,7 @@ def test_same_text(given, expected, same):
 
 
 def test_same_json():
-    assert same_json((1, 2), "[1, 2]") and same_json(True, "true") and same_json(None, "null") and same_json(1.0, "1")
+    assert same_json([1, 2], "[1, 2]") and same_json(True, "true") and same_json(None, "null") and same_json(1.0, "1")
     assert not same_json([1, 2], "[2, 1]") and not same_json("1", "1")
 
 

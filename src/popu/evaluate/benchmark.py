@@ -8,6 +8,7 @@ from typing import Any
 
 from popu.config import Evaluation
 from popu.errors import ArtifactError
+from popu.evaluate.math import mark_truncated
 from popu.evaluate.suite import BenchmarkTask
 from popu.evaluate.suites import suite, tasks
 from popu.sandbox.executor import Executor
@@ -75,14 +76,15 @@ def judge_rows(
     judged = suite(item.suite).score(
         [by_id[row["task_id"]] for row in generations], [row["completion"] for row in generations], executor
     )
+    cut = [row["finish_reason"] == "length" for row in generations]
     return [
         {
             **{name: row[name] for name in ("member", "slot", "task_id", "sample", "prompt_path")},
             "passed": score.passed,
             "reason": score.reason,
-            "cut": row["finish_reason"] == "length",
+            "cut": at_limit,
         }
-        for row, score in zip(generations, judged, strict=True)
+        for row, score, at_limit in zip(generations, mark_truncated(judged, cut), cut, strict=True)
     ]
 
 

@@ -12,7 +12,7 @@ from popu.evaluate.boxed import final_answer
 from popu.evaluate.suite import TaskScore
 from popu.evaluate.symbolic import OverLimit, Symbolic
 
-PASSED, WRONG, NO_ANSWER, TRUNCATED, OVER_LIMIT = "passed", "wrong", "no_answer", "truncated", "timeout"
+WRONG, NO_ANSWER, TRUNCATED, OVER_LIMIT = "wrong", "no_answer", "truncated", "timeout"
 MAX_ANSWER_CHARACTERS = 2000  # the longest gold has 300; longer answers are wrong unread
 MAX_COMPARISONS = 64  # of the parts of one answer: each has a limit on time, so they need one on their number
 
@@ -22,7 +22,7 @@ def score_against(
 ) -> list[TaskScore]:
     r"""Return the word on each completion, in order: its last box against its gold.
 
-    Reasons: `passed`, `wrong`, `no_answer` (see `final_answer`), `timeout` for an answer whose comparison takes more
+    Reasons: "" for the gold, `wrong`, `no_answer` (see `final_answer`), `timeout` for an answer whose comparison takes more
     than 5 s of processor time or 2 GB. A gold is what would stand in the box. `tolerances` are absolute, None for the
     usual equality. Raises ValueError where the numbers of golds and completions differ.
     """
@@ -53,7 +53,7 @@ def score_answer(
         passed = len(answer) <= MAX_ANSWER_CHARACTERS and same_answer(gold, answer, limited, tolerance)
     except OverLimit:
         return TaskScore(False, OVER_LIMIT, answer)
-    return TaskScore(passed, PASSED if passed else WRONG, answer)
+    return TaskScore(passed, "" if passed else WRONG, answer)
 
 
 def mark_truncated(scores: Sequence[TaskScore], cut: Sequence[bool]) -> list[TaskScore]:

@@ -21,7 +21,8 @@ class BenchmarkTask:
 
 @dataclass(frozen=True)
 class TaskScore:
-    """The word on one completion; `extracted` is the program or the answer that was found in it, None for none."""
+    """The word on one completion; `reason` says why it does not pass, "" where it does; `extracted` is
+    the program or the answer that was found in it, None for none."""
 
     passed: bool
     reason: str

@@ -65,6 +65,10 @@ class Profile(StrEnum):
     EVALUATION = "evaluation"
 
 
+# Of a program and its inputs together: LiveCodeBench has megabytes on standard input.
+MAX_REQUEST_BYTES = {Profile.TRAINING: 4 * 2**20, Profile.EVALUATION: 32 * 2**20}
+
+
 @dataclass(frozen=True)
 class Limits:
     """What one fork may use for all its inputs together; one that makes every call twice has twice the time.
@@ -85,8 +89,6 @@ class Limits:
                 raise ValueError(f"{name}: expected a positive number, got {getattr(self, name)}")
 
 
-# Of a program and its inputs; standard input of LiveCodeBench has megabytes.
-MAX_REQUEST_BYTES = {Profile.TRAINING: 4 * 2**20, Profile.EVALUATION: 32 * 2**20}
 LIMITS = {
     Profile.TRAINING: Limits(),
     Profile.EVALUATION: Limits(cpu_s=20.0, wall_s=90.0, memory_mb=4096, value_bytes=16 * 2**20),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import codecs
+import contextlib
 import importlib.util
 import io
 import marshal
@@ -232,24 +233,15 @@ class EvaluationRunner(Runner):
         of thousands of calls: a string, a list or tuple of strings and whole numbers, and any other of plain types
         whose text is over the cap. Sets and dicts have their own order in the last. No tolerance looks into a digest.
         """
-        if isinstance(value, str) and not isinstance(value, Printed) and len(value) > LONG:
-            return self.digest(str(value).encode("utf-8", "surrogatepass"))
-        try:
-            marshalled = marshal.dumps(value, 0)  # type: ignore[arg-type]
-        except ValueError:  # of another type: `plain` may still know it
-            marshalled = b""
-        if len(marshalled) > MARSHALLED_PER_TEXT * value_bytes:  # too large for a normal form beside it
-            return self.digest(marshalled)
-        if len(marshalled) > LONG_AS_IT_IS and (normal := normal_form(value)) is not None:
-            normal_bytes = marshal.dumps(normal, 0)
-            if len(normal_bytes) > LONG:
-                return self.digest(normal_bytes)
+        content = digested(value, value_bytes)
+        if content is not None:
+            return self.digest(content)
         try:
             return super().encode(self.plain(value), value_bytes)
         except self.values.ValueTooLarge:
-            if not marshalled:
-                raise
-            return self.digest(marshalled)
+            with contextlib.suppress(ValueError):  # of plain types
+                return self.digest(marshal.dumps(value, 0))  # type: ignore[arg-type]
+            raise
 
     def digest(self, content: bytes) -> str:
         return repr(("sha256", self.sha256(content).hexdigest()))
@@ -313,6 +305,23 @@ def arguments_code(text: str) -> types.CodeType:
         raise SyntaxError("not an argument list")
     code: types.CodeType = compile(tree, SOURCE_NAME, "eval")
     return code
+
+
+def digested(value: object, value_bytes: int) -> bytes | None:
+    """What stands for a long value in its digest; None for a value that passes as text, or is none."""
+    if isinstance(value, str):
+        long = len(value) > LONG and not isinstance(value, Printed)
+        return str(value).encode("utf-8", "surrogatepass") if long else None
+    try:
+        marshalled = marshal.dumps(value, 0)  # type: ignore[arg-type]
+    except ValueError:  # of another type: `plain` may still know it
+        return None
+    if len(marshalled) > MARSHALLED_PER_TEXT * value_bytes:  # too large for a normal form beside it
+        return marshalled
+    if len(marshalled) > LONG_AS_IT_IS and (normal := normal_form(value)) is not None:
+        content = marshal.dumps(normal, 0)
+        return content if len(content) > LONG else None
+    return None
 
 
 def normal_form(value: object) -> Any:
