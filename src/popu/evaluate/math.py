@@ -22,9 +22,9 @@ def score_against(
 ) -> list[TaskScore]:
     r"""Return the word on each completion, in order: its last box against its gold.
 
-    Reasons: "" for the gold, `wrong`, `no_answer` (see `final_answer`), `timeout` for an answer whose comparison takes more
-    than 5 s of processor time or 2 GB. A gold is what would stand in the box. `tolerances` are absolute, None for the
-    usual equality. Raises ValueError where the numbers of golds and completions differ.
+    Reasons: "" for the gold, `wrong`, `no_answer` (see `final_answer`), `timeout` for an answer whose comparison takes
+    more than 5 s of processor time or 2 GB. A gold is what would stand in the box. `tolerances` are absolute, None for
+    the usual equality. Raises ValueError where the numbers of golds and completions differ.
     """
     if len(golds) != len(completions):
         raise ValueError(f"completions: expected one for each of {len(golds)} golds, got {len(completions)}")
