@@ -38,7 +38,7 @@ rule train_all:
 
 rule evaluate_all:
     input:
-        scores=benchmark_scores(),
+        scores=wanted_scores,
         page=f"{EXPERIMENT}/report/index.html",
 
 

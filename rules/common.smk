@@ -18,6 +18,12 @@ os.environ.update(
 )
 
 
+def stop(message):
+    """Ends with one message and exit code 2; Snakemake would turn the code into 1 and add its own report."""
+    print(f"popu: {message}", file=sys.stderr, flush=True)
+    os._exit(2)
+
+
 def _load():
     try:
         loaded = load_config(config)
@@ -35,8 +41,7 @@ def _load():
             runs[run_id(run)] = run
         return loaded, runs
     except (ConfigError, ArtifactError) as error:
-        print(f"popu: {error}", file=sys.stderr, flush=True)
-        os._exit(2)  # Snakemake would turn the exit code into 1 and add its own report
+        stop(error)
 
 
 CONFIG, RUNS = _load()
@@ -69,12 +74,7 @@ def lock_experiment():
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        print(
-            f"popu: {EXPERIMENT}: another Snakemake is at work on this experiment",
-            file=sys.stderr,
-            flush=True,
-        )
-        os._exit(2)
+        stop(f"{EXPERIMENT}: another Snakemake is at work on this experiment")
     globals()["_held_lock"] = lock
 
 
@@ -252,3 +252,59 @@ def study_run(wildcards):
 
 def study_step(_wildcards):
     return steps_of(studied_run())
+
+
+BENCHMARK = f"{RUN}/benchmarks/step{{step}}/{{benchmark}}"
+
+
+def _benchmarks():
+    if not CONFIG.evaluation.suites:
+        return {}
+    from popu.evaluate.benchmark import benchmarks
+
+    try:
+        return benchmarks(CONFIG.evaluation)
+    except (ConfigError, ArtifactError) as error:
+        stop(error)
+
+
+BENCHMARKS = _benchmarks()
+
+
+def wanted_scores(_wildcards):
+    """Of `evaluate_all`, which has nothing to do without suites."""
+    if not BENCHMARKS:
+        stop("evaluation.suites: expected names of suites, found none")
+    return benchmark_scores()
+
+
+def benchmark_flags(wildcards):
+    """The benchmark as the command line takes it."""
+    item = BENCHMARKS[wildcards.benchmark]
+    flags = [
+        f"--suite {item.suite}" + (f"@{item.samples}" if item.samples > 1 else ""),
+        f"--max-new-tokens {item.max_new_tokens}",
+        f"--temperature {CONFIG.evaluation.temperature}",
+    ]
+    if item.limit:
+        flags.append(f"--limit {item.limit}")
+    if CONFIG.evaluation.data_dir:
+        flags.append(f"--data-dir {CONFIG.evaluation.data_dir}")
+    return " ".join(flags)
+
+
+def generation_shards(wildcards):
+    n = CONFIG.evaluation.shards
+    return [
+        f"{BENCHMARK}/generations/{k}-of-{n}.parquet".format(**wildcards)
+        for k in range(n)
+    ]
+
+
+def benchmark_scores():
+    return [
+        f"{EXPERIMENT}/{run}/seed{seed}/benchmarks/step{steps_of(run):05d}/{name}/scores.parquet"
+        for run in RUNS
+        for seed in seeds_of(run)
+        for name in BENCHMARKS
+    ]
