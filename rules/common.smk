@@ -215,12 +215,9 @@ def studied_run():
     for name, run in RUNS.items():
         if run.arm == STUDY.arm:
             return name
-    print(
-        f"popu: operator_study.arm: expected one of {', '.join(CONFIG.arms)}, found {STUDY.arm!r}",
-        file=sys.stderr,
-        flush=True,
+    stop(
+        f"operator_study.arm: expected one of {', '.join(CONFIG.arms)}, found {STUDY.arm!r}"
     )
-    os._exit(2)
 
 
 def study_tables(_wildcards=None):
