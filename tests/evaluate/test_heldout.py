@@ -26,7 +26,8 @@ def test_members_of_a_population_draw_independent_samples():
     tasks = heldout_suite(4, levels=(1, 2, 3))
     with Executor() as executor:
         members = {"base": None, "s0.g3": fresh, "s1.g0": fresh, "s2.g1": fresh}
-        found = score(engine, executor, settings, tasks, members, 4)
+        places = {"s0.g3": 0, "s1.g0": 1, "s2.g1": 2}
+        found = score(engine, executor, settings, tasks, members, 4, places=places)
     assert found["s0.g3"] == found["base"]
     sampled = [[n for n, _ in found[name]] for name in members]
     assert sampled[1] != sampled[2] != sampled[3] != sampled[1]

@@ -25,11 +25,12 @@ def score(
     members: Mapping[str, Adapter | None],
     samples: int,
     check: Callable[[], None] = lambda: None,
+    places: Mapping[str, int] | None = None,
 ) -> dict[str, list[tuple[int, bool]]]:
     """For every member name (adapter None: the bare base) and task: samples correct, and whether greedy is.
 
-    Members of one population draw independent samples. Those in the same place of two runs of a seed, and the bare base
-    and those in place 0, draw equal random numbers, so that arms are compared on them.
+    Members of different `places` (0 where none is given) draw independent samples; those in equal ones, also of two
+    runs of a seed, draw equal random numbers, so that they are compared on them.
     """
     adapters = {name: adapter for name, adapter in members.items() if adapter is not None}
     requests, owners = [], []
@@ -45,7 +46,7 @@ def score(
                         n,
                         settings.training.sampling.max_new_tokens,
                         temperature,
-                        derive_seed("heldout", settings.seed, *_stream(name)),
+                        derive_seed("heldout", settings.seed, *_stream((places or {}).get(name, 0))),
                     )
                 )
                 owners.append((name, i, temperature))
@@ -63,7 +64,5 @@ def score(
     return {name: [(rows[i][0], rows[i][1]) for i in range(len(tasks))] for name, rows in scores.items()}
 
 
-def _stream(name: str) -> tuple[int, ...]:
-    """What tells the random numbers of members of one population apart: the number of the slot, none for 0."""
-    place = 0 if name == BASE else int(name.split(".")[0][1:])
+def _stream(place: int) -> tuple[int, ...]:
     return (place,) if place else ()

@@ -14,15 +14,18 @@ from popu.stages.common import population_of, read_member_adapter
 
 
 def heldout(run: RunDirectory, step: int, backend: Backend, tasks_per_level: int, samples: int) -> None:
-    """See the module. `in_buffer` marks tasks whose program, names and constants aside, was met in training."""
+    """See the module. Members draw apart by the number of their slot.
+
+    `in_buffer` marks tasks whose program, names and constants aside, was met in training.
+    """
     settings = run.settings
     state = run.state(step)
     population = population_of(state).members
     tasks = heldout_suite(tasks_per_level)
     members = {BASE: None, **{m.id: read_member_adapter(run, state, m.slot) for m in population}}
-    scores = score(
-        backend.engine(settings), backend.executor(settings), settings, tasks, members, samples, backend.check
-    )
+    places = {member.id: int(member.slot[1:]) for member in population}
+    engine, executor = backend.engine(settings), backend.executor(settings)
+    scores = score(engine, executor, settings, tasks, members, samples, backend.check, places)
     met = {row["program_key"] for past in range(step + 1) for row in buffer_of_step(run, past)}
     slots = {BASE: "", **{member.id: member.slot for member in population}}
     rows = [
