@@ -90,9 +90,7 @@ def test_the_command(data_dir, tmp_path, capsys):
     assert not out.exists()  # nothing half done under the final name
 
 
-def test_names_and_limits(data_dir):
-    assert suites.result_name("cruxeval_o") == "cruxeval_o"
-    assert suites.result_name("cruxeval_o", 20) == "cruxeval_o-limit20"
+def test_limits(data_dir):
     assert len(suites.tasks("cruxeval_o", data_dir, 1)) == 1
     with pytest.raises(ConfigError, match="limit: expected at least 1, found 0"):
         suites.tasks("cruxeval_o", data_dir, 0)

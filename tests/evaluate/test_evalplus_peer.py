@@ -9,21 +9,13 @@ import pytest
 
 from popu.errors import ConfigError
 from popu.evaluate import code, data, suites
-from popu.evaluate.evalplus_peer import Comparison, PeerWord, compare, evaluate, pass_at_k
+from popu.evaluate.evalplus_peer import Comparison, PeerWord, compare, evaluate
 from popu.evaluate.suite import TaskScore
 from popu.sandbox.executor import Executor, Profile
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "benchmarks"
 HAVE_EVALPLUS = importlib.util.find_spec("evalplus") is not None
 needs_evalplus = pytest.mark.skipif(not (HAVE_EVALPLUS and DATA.is_dir()), reason="no evalplus, or no benchmark data")
-
-
-def test_pass_at_k():
-    assert [pass_at_k(5, c, 1) for c in (0, 2, 5)] == [0.0, 0.4, 1.0]
-    assert pass_at_k(5, 2, 2) == pytest.approx(1 - 3 / 10) and pass_at_k(5, 4, 2) == 1.0
-    for arguments in ((5, 6, 1), (5, 1, 6), (5, -1, 1), (5, 1, 0)):
-        with pytest.raises(ValueError, match="pass@k"):
-            pass_at_k(*arguments)
 
 
 def test_a_rescored_task_is_counted_by_our_word_and_listed():

@@ -53,6 +53,22 @@ def test_an_adapter_that_changes_nothing_is_refused_unless_it_is_zero(engine):
     assert len(run(engine, {"base": None, "m": adapter(engine, 0.0)})) == 6
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_the_guard_does_not_depend_on_the_temperature(engine, temperature):
+    lost = adapter(engine, 0.05)
+    dead = replace(lost, factors={name: (torch.zeros_like(a), b) for name, (a, b) in lost.factors.items()})
+    with pytest.raises(ArtifactError, match="not applied"):
+        run(engine, {"base": None, "m": dead}, samples=2, temperature=temperature)
+
+
+def test_tensors_that_match_no_module_are_refused_by_name(engine):
+    """scorer-reports 9 and 10: renamed keys would serve the base, wholly or in part."""
+    whole = adapter(engine, 0.05)
+    renamed = {name.replace("layers.0", "language_model.layers.0"): pair for name, pair in whole.factors.items()}
+    with pytest.raises(ArtifactError, match="adapter m: expected modules of the base.*language_model"):
+        run(engine, {"base": None, "m": replace(whole, factors=renamed)})
+
+
 def test_a_prompt_without_room_counts_as_cut(engine):
     long = [replace(TASKS[0], prompt="1 " * 1100), TASKS[1]]
     rows = complete(engine, long, {"base": None}, 1, 0.0, 8, 1)

@@ -82,6 +82,12 @@ def test_pass_at_k_is_one_minus_the_chance_of_none(n, c, k, expected):
     assert pass_at_k(n, c, k) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("n", "c", "k"), [(5, 6, 1), (5, -1, 1), (5, 2, 0), (5, 2, 6)])
+def test_pass_at_k_of_what_cannot_be_is_refused(n, c, k):
+    with pytest.raises(ValueError, match="pass@k"):
+        pass_at_k(n, c, k)
+
+
 def test_the_lines_for_people(arm, capsys):
     print_scores(arm.runs[1].path / "benchmarks" / "step00000" / "easy" / "scores.parquet")
     assert "s0.g0: 3 of 4, 75.0 % (30.1 to 95.4), prompt chat, 1 cut" in capsys.readouterr().out

@@ -98,9 +98,9 @@ def test_one_adapter_from_anywhere_is_scored_and_taken_up_again(evaluated, tmp_p
         *("--out", str(tmp_path / "out")),
     )
     first = evaluated.popu(*command)
-    assert first.returncode == 0 and "s0: " in first.stdout and "base: " in first.stdout, first.stderr
+    assert first.returncode == 0 and "adapter: " in first.stdout and "base: " in first.stdout, first.stderr
     rows = read_table(tmp_path / "out" / LABELS[0] / "scores.parquet", "scores")
-    ours = [row["passed"] for row in rows if row["member"] == "s0"]
+    ours = [row["passed"] for row in rows if row["member"] == "adapter"]
     scored = read_table(run / "benchmarks" / "step00002" / LABELS[0] / "scores.parquet", "scores")
     assert ours == [row["passed"] for row in scored if row["slot"] == "s0"], "alone as in the batch of all members"
     assert evaluated.popu(*command).stdout == first.stdout

@@ -12,6 +12,7 @@ from popu.engine.flat import Forward, HookedForward
 from popu.engine.llama import LlamaForward, is_llama_shaped
 from popu.engine.multilora import MultiLora
 from popu.engine.protocol import Completion, Request
+from popu.errors import ArtifactError
 from popu.population.adapter import Adapter
 
 
@@ -49,7 +50,15 @@ class TransformersEngine:
         adapters: Mapping[str, Adapter],
         check: Callable[[], None] = lambda: None,
     ) -> list[tuple[Completion, ...]]:
-        """See `protocol.Engine.generate`; `check` is called before every token and may raise to cancel."""
+        """See `protocol.Engine.generate`; `check` is called before every token and may raise to cancel.
+
+        Raises ArtifactError for an adapter with a module that the base has not, or has in another shape: it would be
+        left out in silence.
+        """
+        for name, adapter in adapters.items():
+            strange = [module for module, shape in adapter.shapes.items() if self.lora.shapes.get(module) != shape]
+            if strange:
+                raise ArtifactError(f"adapter {name}: expected modules of the base in their shapes, found {strange[0]}")
         return self._decoder.generate(requests, adapters, check)
 
 

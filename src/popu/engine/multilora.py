@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from popu.errors import ConfigError
+
 Factors = Mapping[str, tuple[torch.Tensor, torch.Tensor]]
 """Module path -> (A (r, d_in), B (d_out, r))"""
 
@@ -30,7 +32,7 @@ class Segment:
 class MultiLora:
     """Hooks on the targeted linear layers of `model`; without active segments the model is the bare base.
 
-    `targets` are the last parts of module names. Raises ValueError where a target matches no linear layer.
+    `targets` are the last parts of module names. Raises ConfigError where a target matches no linear layer.
     """
 
     def __init__(self, model: nn.Module, targets: Sequence[str]) -> None:
@@ -42,7 +44,7 @@ class MultiLora:
                 module.register_forward_hook(self._hook(name))
         missing = [target for target in targets if not any(name.endswith(target) for name in self.shapes)]
         if missing:
-            raise ValueError(f"lora.targets: expected names of linear layers of the base, found {missing[0]!r}")
+            raise ConfigError(f"lora.targets: expected names of linear layers of the base, found {missing[0]!r}")
 
     @contextmanager
     def segments(self, segments: Sequence[Segment]) -> Iterator[None]:

@@ -26,7 +26,7 @@ class Benchmark:
 
     @property
     def label(self) -> str:
-        """The suite's name, and what departs from its protocol: `gsm8k-limit50-tokens256`, `aime24-avg32`."""
+        """The suite's name, and what departs from its protocol: `gsm8k-limit50-tokens256`."""
         parts = [self.suite]
         if self.samples > 1:
             parts.append(f"avg{self.samples}-temperature{self.temperature:g}")

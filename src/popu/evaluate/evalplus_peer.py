@@ -17,7 +17,6 @@ everything else use a container where the programs are not trusted.
 """
 
 import json
-import math
 import os
 import resource
 import subprocess
@@ -146,13 +145,3 @@ def _run(dataset: str, directory: Path, parallel: int | None) -> None:
         raise ArtifactError(
             f"evalplus: expected it to end well, found {ended.returncode}: {ended.stderr[-500:].strip()}"
         )
-
-
-def pass_at_k(n: int, correct: int, k: int) -> float:
-    """The chance that one of k samples, drawn of n without putting back, is among the `correct`. Chen et al. 2021.
-
-    Raises ValueError unless 0 <= correct <= n and 1 <= k <= n.
-    """
-    if not (0 <= correct <= n and 1 <= k <= n):
-        raise ValueError(f"pass@k: expected 0 <= correct <= n and 1 <= k <= n, got {n=}, {correct=}, {k=}")
-    return 1 - math.comb(n - correct, k) / math.comb(n, k)

@@ -1,6 +1,6 @@
 """Completions of a run's members on benchmark tasks, all members and the bare base in one mixed batch."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from popu.engine.base import TransformersEngine
@@ -11,6 +11,7 @@ from popu.population.adapter import Adapter
 from popu.seeds import derive_seed
 
 PromptPath = Literal["chat", "direct"]
+N_PROBES, PROBE_TOKENS = 8, 8  # greedy, to see that every adapter is applied
 
 
 def prompt_path(engine: TransformersEngine) -> PromptPath:
@@ -35,27 +36,20 @@ def complete(
     that counts as cut. Raises ArtifactError for an adapter that changes nothing: it was not applied.
     """
     path = prompt_path(engine)
+    prompts = [_prompt(engine, task, chat_prompt, path) for task in tasks]
     context = engine.model.config.max_position_embeddings
+    adapters = {name: adapter for name, adapter in members.items() if adapter is not None}
+    _check_applied(engine, [prompt for prompt in prompts if len(prompt) + PROBE_TOKENS <= context], adapters, check)
     planned = []
-    for name, adapter in members.items():
-        for task in tasks:
-            text = chat_prompt.format(prompt=task.prompt.strip()) if path == "chat" else task.prompt
-            prompt = engine.encode(text, chat=path == "chat")
+    for name in members:
+        for task, prompt in zip(tasks, prompts, strict=True):
             room = min(max_new_tokens, context - len(prompt))
-            wanted = Request(
-                task.task_id, prompt, None if adapter is None else name, samples, room, temperature, _seed(seed, name)
-            )
+            adapter = name if name in adapters else None
+            wanted = Request(task.task_id, prompt, adapter, samples, room, temperature, _seed(seed, name))
             planned.append((name, task, wanted))
-    groups = iter(
-        engine.generate(
-            [wanted for *_, wanted in planned if wanted.max_new_tokens > 0],
-            {name: adapter for name, adapter in members.items() if adapter is not None},
-            check,
-        )
-    )
+    groups = iter(engine.generate([wanted for *_, wanted in planned if wanted.max_new_tokens > 0], adapters, check))
     cut = tuple(Completion((), (), "length") for _ in range(samples))
     done = [(name, task, next(groups) if wanted.max_new_tokens > 0 else cut) for name, task, wanted in planned]
-    _check_applied(members, done)
     return [
         {
             "member": name,
@@ -76,18 +70,30 @@ def _seed(seed: int, member: str) -> int:
     return derive_seed("benchmark", seed, member)
 
 
+def _prompt(engine: TransformersEngine, task: BenchmarkTask, chat_prompt: str, path: PromptPath) -> tuple[int, ...]:
+    text = chat_prompt.format(prompt=task.prompt.strip()) if path == "chat" else task.prompt
+    return engine.encode(text, chat=path == "chat")
+
+
 def _check_applied(
-    members: Mapping[str, Adapter | None], done: Iterable[tuple[str, BenchmarkTask, Sequence[Completion]]]
+    engine: TransformersEngine,
+    prompts: Sequence[tuple[int, ...]],
+    adapters: Mapping[str, Adapter],
+    check: Callable[[], None],
 ) -> None:
-    """Log-probabilities of a non-zero adapter differ from the base's somewhere, else it silently served the base."""
-    said: dict[str, list[tuple[Any, ...]]] = {}
-    for name, _, group in done:
-        said.setdefault(name, []).extend((c.tokens, c.log_probs) for c in group)
-    bases = [said[name] for name, adapter in members.items() if adapter is None and name in said]
-    for name, adapter in members.items():
-        if adapter is None or not bases or not any(tokens for tokens, _ in said[name]):
-            continue
-        if any(b.any() for _, b in adapter.factors.values()) and said[name] == bases[0]:
+    """A non-zero adapter's greedy tokens or log-probabilities differ from the base's on one of the first prompts."""
+    live = {name: a for name, a in adapters.items() if any(b.any() for _, b in a.factors.values())}
+    probes = [
+        Request(f"probe/{i}", prompt, name, 1, PROBE_TOKENS, 0.0, 0)
+        for name in (None, *live)
+        for i, prompt in enumerate(prompts[:N_PROBES])
+    ]
+    if not live or not prompts:
+        return
+    said = iter(engine.generate(probes, live, check))
+    by_name = {name: [next(said)[0] for _ in prompts[:N_PROBES]] for name in (None, *live)}
+    for name in live:
+        if by_name[name] == by_name[None]:
             raise ArtifactError(
                 f"{name}: expected an adapter that changes the base's outputs, found equal ones: not applied"
             )

@@ -1,7 +1,4 @@
-"""The benchmark suites by name, with their data.
-
-A result is known by its suite's name, and by the number of tasks where it is not of all (`humaneval_plus-limit20`).
-"""
+"""The benchmark suites by name, with their data."""
 
 from pathlib import Path
 
@@ -36,11 +33,6 @@ def tasks(name: str, data_dir: Path | None = None, limit: int | None = None) -> 
         raise ConfigError(f"limit: expected at least 1, found {limit}")
     all_tasks = suite(name).tasks(data.rows(_dataset(name), data_dir))
     return all_tasks[:limit]
-
-
-def result_name(name: str, limit: int | None = None) -> str:
-    """What a score on these tasks is called. A limit is never left out of it."""
-    return name if limit is None else f"{name}-limit{limit}"
 
 
 def _dataset(name: str) -> str:

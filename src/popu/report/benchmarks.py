@@ -1,5 +1,6 @@
 """Tables of the benchmarks: arm and members by suite, pass@k, and how the answers came about."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -50,8 +51,13 @@ def by_task(rows: Rows) -> list[dict[str, Any]]:
 
 
 def pass_at_k(n: int, n_correct: int, k: int) -> float:
-    """Chance that one of `k` of `n` samples is right: 1 - C(n - c, k) / C(n, k) (Chen et al. 2021)."""
-    return float(1.0 - np.prod(1.0 - k / np.arange(n - n_correct + 1, n + 1)))
+    """Chance that one of `k` of `n` samples is right: 1 - C(n - c, k) / C(n, k) (Chen et al. 2021).
+
+    Raises ValueError unless 0 <= n_correct <= n and 1 <= k <= n.
+    """
+    if not (0 <= n_correct <= n and 1 <= k <= n):
+        raise ValueError(f"pass@k: expected 0 <= n_correct <= n and 1 <= k <= n, found {n=}, {n_correct=}, {k=}")
+    return 1 - math.comb(n - n_correct, k) / math.comb(n, k)
 
 
 def _share(row: Mapping[str, Any]) -> float:

@@ -21,6 +21,7 @@ from popu.sandbox.executor import Executor, Profile
 from popu.stages.backend import Backend
 from popu.stages.checkpoint import check_bundle
 
+ADAPTER = "adapter"  # the name of one from anywhere; its directory may be called as the base is
 Members = Mapping[str, tuple[str, Adapter | None]]
 """Member id -> slot and adapter; the bare base has neither."""
 
@@ -51,8 +52,8 @@ def adapter_alone(base: str, directory: Path | None, threads: int) -> tuple[Run,
         engine=Engine(threads=threads),
     )
     members: dict[str, tuple[str, Adapter | None]] = {BASE: ("", None)}
-    if adapter is not None and directory is not None:
-        members[directory.name] = ("", adapter)
+    if adapter is not None:
+        members[ADAPTER] = ("", adapter)
     return settings, members
 
 
