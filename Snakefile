@@ -28,6 +28,14 @@ include: "rules/report.smk"
 include: "rules/operator_study.smk"
 
 
+# Seconds of reading and copying: on a cluster not worth a place in the queue.
+localrules:
+    checkpoint,
+    summary,
+    page,
+    operator_table,
+
+
 rule train_all:
     default_target: True
     input:

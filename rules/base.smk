@@ -59,7 +59,7 @@ rule nano_trunk:
         "../envs/popu.yaml"
     threads: CONFIG.engine.threads
     resources:
-        device=DEVICE,
+        gpu=GPU,
     params:
         popu=POPU,
         tokenizer=lambda wildcards, input: os.path.dirname(input.tokenizer),
@@ -85,7 +85,7 @@ rule nano_branch:
         "../envs/popu.yaml"
     threads: CONFIG.engine.threads
     resources:
-        device=DEVICE,
+        gpu=GPU,
     params:
         popu=POPU,
         tokenizer=lambda wildcards, input: os.path.dirname(input.tokenizer),
@@ -109,7 +109,7 @@ rule nano_card:
         "../envs/popu.yaml"
     threads: CONFIG.engine.threads
     resources:
-        device=DEVICE,
+        gpu=GPU,
     params:
         popu=POPU,
         mixed=lambda wildcards, input: os.path.dirname(input.mixed),

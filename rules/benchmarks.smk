@@ -20,7 +20,7 @@ rule benchmark_complete:
         "../envs/popu.yaml"
     threads: CONFIG.engine.threads
     resources:
-        device=DEVICE,
+        gpu=GPU,
     params:
         bundle=lambda wildcards, input: os.path.dirname(input.state),
         flags=benchmark_flags,

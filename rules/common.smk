@@ -3,12 +3,15 @@
 # Needs: the config that Snakemake merged. Makes: CONFIG, RUNS (run id -> settings of its first seed), path functions,
 # and the experiment's lock.
 import fcntl
+import glob
 import json
 import os
+import time
+from contextlib import suppress
 
-from popu.base import expected_identity
+from popu.base import expected_identity, founder_identities
 from popu.config import Run, arm_training, load_config, run_id, study_id
-from popu.errors import ArtifactError, ConfigError
+from popu.errors import ArtifactError, ConfigError, explained
 
 os.environ.update(
     POPU_WATCH_PARENT="1",  # stages end with this process: no orphan keeps writing
@@ -30,18 +33,41 @@ def _load():
         base = expected_identity(loaded.base)
         runs = {}
         for arm in loaded.arms:
+            training = arm_training(loaded, arm)
             run = Run(
                 arm=arm,
                 seed=loaded.seeds[0],
-                training=arm_training(loaded, arm),
+                training=training,
+                plugins=training.used_plugins(),
+                founders=founder_identities(training.population.founders),
                 base=loaded.base,
                 base_sha256=base,
                 engine=loaded.engine,
             )
             runs[run_id(run)] = run
+        _check_new(loaded, runs)
         return loaded, runs
     except (ConfigError, ArtifactError) as error:
         stop(error)
+
+
+def _check_new(loaded, runs):
+    """What a run asks of its base is looked up before its first job; later Snakemakes are spared the imports."""
+    where = f"{loaded.results}/{loaded.experiment}/{{}}/seed{{}}/step00000/init.json"
+    new = [
+        run
+        for name, run in runs.items()
+        if not all(
+            os.path.exists(where.format(name, seed))
+            for seed in loaded.arm_seeds.get(run.arm, loaded.seeds)
+        )
+    ]
+    if new:
+        from popu.preflight import check_config, check_run
+
+        check_config(loaded)
+        for run in new:
+            check_run(run)
 
 
 CONFIG, RUNS = _load()
@@ -51,8 +77,15 @@ STUDY = CONFIG.operator_study
 STUDIES = f"{EXPERIMENT}/operator_study/{{study}}"
 NANO = f"{CONFIG.results}/nano"
 SMOLLM2 = f"{CONFIG.results}/bases/smollm2"
-DEVICE = 0  # on the CPU, threads and --cores say what runs side by side; an accelerator would be taken by one job
+GPU = CONFIG.gpus  # of every job that loads the base
 POPU = "exec python -m popu"  # exec: the stage is Snakemake's child and can tell that it is gone
+
+
+# A batch system gives a job its devices; else a process takes them itself.
+os.environ.update(POPU_GPUS="0" if workflow.remote_exec else str(GPU))
+if CONFIG.granularity == "block" or workflow.remote_exec:
+    # It would keep a device from blocks, and outlive the batch job that began it.
+    os.environ.update(POPU_WORKER="0")
 
 
 wildcard_constraints:
@@ -65,17 +98,44 @@ wildcard_constraints:
 
 onstart:
     lock_experiment()
+    settle_times()
 
 
 def lock_experiment():
     """Holds the experiment's lock until this process ends, however it ends."""
-    os.makedirs(EXPERIMENT, exist_ok=True)
-    lock = open(f"{EXPERIMENT}/.lock", "w")
     try:
+        os.makedirs(EXPERIMENT, exist_ok=True)
+        lock = open(f"{EXPERIMENT}/.lock", "w")
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         stop(f"{EXPERIMENT}: another Snakemake is at work on this experiment")
+    except OSError as error:
+        stop(explained(error) or f"{EXPERIMENT}: {error}")
     globals()["_held_lock"] = lock
+
+
+def settle_times():
+    """Sets times that lie in the future to now.
+
+    They are of another machine's clock, or of one that was set back; Snakemake fails a job whose input is younger
+    than what it makes.
+    """
+    now = time.time()
+    for pattern in (
+        "*.parquet",
+        "*/seed*/step*/*.json",
+        "*/seed*/checkpoints/*/manifest.json",
+        "*/seed*/heldout/*.parquet",
+        "*/seed*/dynamics/*/*.parquet",
+        "*/seed*/benchmarks/**/*.parquet",
+        "operator_study/**/*.parquet",
+    ):
+        for path in glob.iglob(f"{EXPERIMENT}/{pattern}", recursive=True):
+            with suppress(
+                OSError
+            ):  # another's file: Snakemake says so where it matters
+                if os.stat(path).st_mtime > now:
+                    os.utime(path, (now, now))
 
 
 def folder(wildcards, output):

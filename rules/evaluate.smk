@@ -14,7 +14,7 @@ rule heldout:
         "../envs/popu.yaml"
     threads: CONFIG.engine.threads
     resources:
-        device=DEVICE,
+        gpu=GPU,
     params:
         run=run_folder,
         popu=POPU,
@@ -36,7 +36,7 @@ rule crossplay:
         "../envs/popu.yaml"
     threads: CONFIG.engine.threads
     resources:
-        device=DEVICE,
+        gpu=GPU,
     params:
         experiment=folder,
         popu=POPU,

@@ -14,7 +14,7 @@ rule operator_children:
         "../envs/popu.yaml"
     threads: CONFIG.engine.threads
     resources:
-        device=DEVICE,
+        gpu=GPU,
     params:
         run=study_run,
         step=study_step,

@@ -50,7 +50,14 @@ rule page:
                 caption=f"../docs/captions/{name}.rst",
             )
             for name in (
-                *("claims", "main", "differences", "iqm", "specialisation"),
+                *(
+                    "claims",
+                    "main",
+                    "differences",
+                    "iqm",
+                    "ablations",
+                    "specialisation",
+                ),
                 *("children", "culls", "phase", "cost"),
             )
         ],

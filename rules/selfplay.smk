@@ -15,7 +15,7 @@ rule init:
         "../envs/popu.yaml"
     threads: CONFIG.engine.threads
     resources:
-        device=DEVICE,
+        gpu=GPU,
     params:
         run=run_folder,
         popu=POPU,
@@ -37,7 +37,7 @@ if CONFIG.granularity == "stage":
             "../envs/popu.yaml"
         threads: CONFIG.engine.threads
         resources:
-            device=DEVICE,
+            gpu=GPU,
         params:
             run=run_folder,
             popu=POPU,
@@ -70,7 +70,7 @@ if CONFIG.granularity == "stage":
             "../envs/popu.yaml"
         threads: CONFIG.engine.threads
         resources:
-            device=DEVICE,
+            gpu=GPU,
         params:
             run=run_folder,
             popu=POPU,
@@ -103,7 +103,7 @@ if CONFIG.granularity == "stage":
             "../envs/popu.yaml"
         threads: CONFIG.engine.threads
         resources:
-            device=DEVICE,
+            gpu=GPU,
         params:
             run=run_folder,
             popu=POPU,
@@ -123,7 +123,7 @@ else:
             "../envs/popu.yaml"
         threads: CONFIG.engine.threads
         resources:
-            device=DEVICE,
+            gpu=GPU,
         params:
             run=run_folder,
             popu=POPU,

@@ -11,6 +11,7 @@ from popu.config import (
     Engine,
     Run,
     Training,
+    Vllm,
     arm_training,
     load_config,
     read_config,
@@ -57,7 +58,6 @@ def test_an_unknown_key_names_the_nearest(data, key, nearest):
         ),
         ({"training": {"update": {"learning_rate": -1.0}}}, "training.update.learning_rate", "-1.0"),
         ({"training": {"evolution": {"fraction": 1.0}}}, "training.evolution.fraction", "1.0"),
-        ({"training": {"matching": {"method": "pfs"}}}, "training.matching.method", "'pfs'"),
         ({"training": {"update": {"clip_high": float("inf")}}}, "training.update.clip_high", "inf"),
         ({"training": {"lora": {"alpha": float("nan")}}}, "training.lora.alpha", "nan"),
         ({"engine": {"threads": "many"}}, "engine.threads", "'many'"),
@@ -69,6 +69,24 @@ def test_a_value_out_of_bounds_names_key_and_value(data, key, found):
     with pytest.raises(ConfigError) as error:
         load_config(data)
     assert str(error.value).startswith(f"{key}: ") and str(error.value).endswith(f"found {found}")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"training": {"matching": {"method": "pfs"}}}, "training.matching.method: .*'pfs'; did you mean 'pfsp'"),
+        (
+            {"training": {"rewards": {"source": "x"}}},
+            "training.rewards.source: .*of verifier, random, format",
+        ),
+        ({"training": {"problem_types": ["code_x"]}}, "training.problem_types: .*found 'code_x'; did you mean 'code_"),
+        ({"training": {"problem_types": ["code_o", "code_o"]}}, "training.problem_types: no type twice"),
+        ({"arms": {"a": {"evolution": {"operators": ["tie"]}}}}, "arms.a.evolution.operators: .*did you mean 'ties'"),
+    ],
+)
+def test_an_unknown_name_names_the_nearest(data, message):
+    with pytest.raises(ConfigError, match=message):
+        load_config(data)
 
 
 def test_every_fault_has_a_line():
@@ -174,8 +192,9 @@ def test_run_id_is_the_arm_and_eight_digits():
         run(base=Base(path="elsewhere/model")),
         run(base=Base(sha256="0" * 64)),
         run({"lora": {"rank": 8}}),
+        run(engine=Engine(vllm=Vllm(max_loras=2))),
     ],
-    ids=["steps", "checkpoint_every", "seed", "base path", "expected sha256", "a default spelt out"],
+    ids=["steps", "checkpoint_every", "seed", "base path", "expected sha256", "a default spelt out", "vLLM unused"],
 )
 def test_run_id_is_stable_under_what_changes_no_byte_of_a_step(same):
     assert run_id(same) == run_id(run())
@@ -185,20 +204,41 @@ def test_run_id_is_stable_under_what_changes_no_byte_of_a_step(same):
     "other",
     [
         run({"update": {"learning_rate": 1e-3}}),
+        run({"update": {"gradient_checkpointing": True}}),
+        run({"update": {"device": "cuda"}}),
         run({"evolution": {"every": 5}}),
         run({"evolution": {"operators": ["full_gaussian", "layer_wise"]}}),
         run({"population": {"kind": "single"}}),
         run({"sampling": {"max_new_tokens": 64}}),
+        run({"rewards": {"flip_share": 0.05}}),
+        run({"problem_types": ["code_o"]}),
+        run(plugins={"popu-short": "1.0+00000000"}),
         run({"verifier": {"cpu_s": 1.0}}),
         run(engine=Engine(threads=1)),
         run(engine=Engine(dtype="bfloat16")),
         run(base_sha256="1" * 64),
         run(base=Base(prompt_style="instruct")),
         run(base=Base(chat_template=True)),
+        run(engine=Engine(kind="vllm")),
+        run({"update": {"importance_cap": 2.0}}),
     ],
 )
 def test_run_id_changes_with_what_changes_bytes(other):
     assert run_id(other) != run_id(run())
+
+
+@pytest.mark.parametrize(
+    ("vllm", "same"),
+    [
+        (Vllm(python="/opt/vllm/bin/python"), True),
+        (Vllm(memory_fraction=0.5, cache_gb=2, sleep=True), True),
+        (Vllm(tensor_parallel=2), False),
+        (Vllm(data_parallel=2), False),
+        (Vllm(eager=True), False),
+    ],
+)
+def test_where_vllm_lies_and_what_memory_it_takes_is_no_part_of_a_runs_name(vllm, same):
+    assert (run_id(run(engine=Engine(kind="vllm", vllm=vllm))) == run_id(run(engine=Engine(kind="vllm")))) == same
 
 
 # --- files

@@ -81,6 +81,23 @@ def test_a_program_is_judged_by_the_hidden_pairs(executor):
     assert [answer["verdict"] for answer in got] == ["correct", "wrong", "denied"]
 
 
+def test_problems_of_another_domain_are_checked_and_judged(executor):
+    """Two domains in one chunk; the gold answer of an expression is made by the verifier."""
+    code = {"id": 0, "kind": "answer", "problem_type": "code_o", "output": "23", "completion": "```output\n23\n```"}
+    written = {"id": 1, "kind": "proposal", "problem_type": "arith_v", "completion": "```input\n7 add 2\n```"}
+    right = {**code, "id": 2, "problem_type": "arith_v", "program": "seven times three plus two"}
+    wrong = {**right, "id": 3, "completion": "```output\n9\n```"}
+    bad = [{**right, "id": 4, "program": "7 divide 0"}, {**right, "id": 5, "output": "9"}]
+    found = answers(executor, code, right, wrong, *bad, written)
+    assert [answer.get("verdict") for answer in found[:3]] == ["correct", "correct", "wrong"]
+    assert [answer.get("error") for answer in found[3:]] == [
+        "program: division by zero",
+        "output: expected '23', found '9'",
+        None,
+    ]
+    assert found[5]["outputs"] == ("9",)
+
+
 def test_a_program_is_run_and_its_determinism_checked(executor):
     def run(program, *inputs):
         return answers(executor, {"id": 0, "kind": "run", "program": program, "inputs": inputs})[0]

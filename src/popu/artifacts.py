@@ -5,6 +5,7 @@ written last. Readers validate: a file that is missing, corrupted or of another 
 names it.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -23,8 +24,13 @@ SCHEMA_VERSION = 2
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; on success it is fsynced and renamed onto `path`, on failure removed."""
+    """Yields a temporary path beside `path`; on success it is fsynced and renamed onto `path`, on failure removed.
+
+    An OSError that names no file, as of a library that finds the disk full, leaves with the name of `path`.
+    """
     path = Path(path)
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
     try:
@@ -32,6 +38,10 @@ def atomic_write(path: Path) -> Iterator[Path]:
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        if error.filename is None:
+            raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -58,10 +68,32 @@ def read_json(path: Path) -> Any:
         raise ArtifactError(f"{path}: expected a JSON file, found: {error}") from error
 
 
+def write_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
+    """Tensors by name as safetensors, in the order given. Raises ArtifactError where the file cannot be written."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    with atomic_write(path) as temporary:
+        try:
+            save_file(dict(tensors), temporary, metadata=dict(metadata) if metadata else None)
+        except SafetensorError as error:  # of the file system among others, which it does not tell apart
+            raise ArtifactError(f"{path}: expected to write {len(tensors)} tensors, found: {error}") from error
+        temporary.chmod(0o644)  # safetensors creates its files for the owner only
+
+
 def sha256(path: Path) -> str:
     """Hex digest of a file's content."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_version(path: Path, found: object) -> None:
+    """Raises ArtifactError for a file of another schema version than this code writes."""
+    if str(found) != str(SCHEMA_VERSION):
+        raise ArtifactError(
+            f"{path}: expected schema version {SCHEMA_VERSION}, found {found}; go on with the version of popu that "
+            "began this run (checkpoints name it in versions.json), or begin another"
+        )
 
 
 # --- tables ----------------------------------------------------------------------------------------------------
@@ -121,6 +153,13 @@ TABLES: dict[str, dict[str, str]] = {
         "reason": "s",
         "reward": "f",
     },
+    "flips": {
+        "problem_id": "s",
+        "slot": "s",
+        "attempt": "i",
+        "verdict": "s",
+        "told": "s",
+    },
     "outcomes": {
         "proposal_id": "s",
         "problem_id": "s",
@@ -156,6 +195,18 @@ TABLES: dict[str, dict[str, str]] = {
         "engine_mismatch": "f",
         "entropy": "f",
         "kl_to_base": "f",
+    },
+    "mismatch": {
+        "slot": "s",
+        "member": "s",
+        "role": "s",
+        "problem_type": "s",
+        "n_tokens": "i",
+        "mean_abs": "f",
+        "max_abs": "f",
+        "kl": "f",
+        "effective_share": "f",
+        "cut_share": "f",
     },
     "dynamics": {"step": "i", "problem_type": "s", "metric": "s", "value": "d"},
     "member_dynamics": {"step": "i", "slot": "s", "member": "s", "role": "s", "metric": "s", "value": "d"},
@@ -254,6 +305,13 @@ TABLES: dict[str, dict[str, str]] = {
 }
 
 
+# Tables that no stage's manifest lists: they hold a digest of their own rows.
+_SELF_CHECKED = {
+    *("dynamics", "member_dynamics", "weights", "pairs", "crossplay", "heldout"),
+    *("study_scores", "study_changes", "generations", "scores"),
+}
+
+
 def table_schema(name: str) -> Any:
     """The Arrow schema of a table, its name and version in the metadata."""
     import pyarrow as pa
@@ -284,8 +342,10 @@ def write_columns(path: Path, name: str, columns: Mapping[str, Any]) -> None:
     import pyarrow.parquet as pq
 
     table = pa.table(dict(columns), schema=table_schema(name))
+    if name in _SELF_CHECKED:
+        table = table.replace_schema_metadata({**table.schema.metadata, b"popu_rows": _digest_of_rows(table)})
     with atomic_write(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
 
 def read_table(path: Path, name: str) -> list[dict[str, Any]]:
@@ -310,18 +370,42 @@ def _read_arrow(path: Path, name: str, columns: Sequence[str] | None = None) -> 
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path, columns=None if columns is None else list(columns))
+        wanted = None if columns is None or name in _SELF_CHECKED else list(columns)
+        table = pq.read_table(path, columns=wanted, page_checksum_verification=True)
     except (OSError, pa.ArrowException, ValueError) as error:
         raise ArtifactError(f"{path}: expected a Parquet table of {name}, found: {error}") from error
+    metadata = table.schema.metadata or {}
+    found = metadata.get(b"popu_table", b"another").decode(errors="replace")
+    if found != name:
+        raise ArtifactError(f"{path}: expected table {name}, found {found}")
+    check_version(path, metadata.get(b"popu_schema_version", b"none").decode(errors="replace"))
     expected = table_schema(name)
-    if columns is not None:
-        expected = pa.schema([expected.field(column) for column in columns], metadata=expected.metadata)
-    if (
-        not table.schema.equals(expected)
-        or (table.schema.metadata or {}).get(b"popu_schema_version") != (expected.metadata[b"popu_schema_version"])
-    ):
-        raise ArtifactError(f"{path}: expected table {name} of schema version {SCHEMA_VERSION}, found another schema")
-    return table
+    if wanted is not None:
+        expected = pa.schema([expected.field(column) for column in wanted])
+    if not table.schema.equals(expected):
+        raise ArtifactError(f"{path}: expected the columns of table {name}, found others")
+    digest = metadata.get(b"popu_rows")  # older tables of this schema have none
+    if digest is not None and digest != _digest_of_rows(table):
+        raise ArtifactError(f"{path}: expected the rows that were written, found others")
+    return table if columns is None else table.select(list(columns))
+
+
+def _digest_of_rows(table: Any) -> bytes:
+    return hashlib.sha256(repr(table.to_pylist()).encode()).hexdigest().encode()
+
+
+def check_table(path: Path) -> None:
+    """Reads a table of any name. Raises ArtifactError as `read_table`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        name = (pq.read_schema(path).metadata or {}).get(b"popu_table", b"").decode(errors="replace")
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise ArtifactError(f"{path}: expected a Parquet table, found: {error}") from error
+    if name not in TABLES:
+        raise ArtifactError(f"{path}: expected one of the tables of popu, found {name or 'another'!r}")
+    _read_arrow(path, name)
 
 
 # --- manifests -------------------------------------------------------------------------------------------------
@@ -345,9 +429,7 @@ def read_manifest(step_directory: Path, stage: str) -> dict[str, Any]:
     value = read_json(path)
     if not isinstance(value, dict) or value.get("stage") != stage or not isinstance(value.get("outputs"), dict):
         raise ArtifactError(f"{path}: expected the manifest of stage {stage}, found another file")
-    if value.get("schema_version") != SCHEMA_VERSION:
-        found = value.get("schema_version")
-        raise ArtifactError(f"{path}: expected schema version {SCHEMA_VERSION}, found {found}")
+    check_version(path, value.get("schema_version"))
     return value
 
 

@@ -1,7 +1,8 @@
-"""The frozen base model on disk and its identity, without loading it."""
+"""The frozen base model on disk and its identity, and that of founders, without loading them."""
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,21 @@ def measure_identity(base: Base) -> str:
     if len(files) == 1:
         return sha256(files[0])
     return hashlib.sha256("".join(f"{file.name} {sha256(file)}\n" for file in files).encode()).hexdigest()
+
+
+def founder_identities(directories: Mapping[str, str]) -> dict[str, str]:
+    """sha256 of config and weights of every slot's adapter in PEFT's format. Raises ArtifactError."""
+    return {slot: _adapter_identity(slot, Path(directory)) for slot, directory in directories.items()}
+
+
+def _adapter_identity(slot: str, directory: Path) -> str:
+    files = [directory / "adapter_config.json", directory / "adapter_model.safetensors"]
+    for path in files:
+        if not path.is_file():
+            raise ArtifactError(
+                f"training.population.founders.{slot}: expected an adapter in {directory}, no {path.name}"
+            )
+    return hashlib.sha256("".join(map(sha256, files)).encode()).hexdigest()
 
 
 def read_card(directory: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What this machine offers a run: versions, devices, disk, and the verifier's layers, with what is missing."""
+"""What this machine offers a run: versions, plug-ins, devices, disk, the verifier's layers, with what is missing."""
 
 import importlib.metadata
 import os
@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from popu.errors import SandboxUnavailable
+from popu import plugins
+from popu.errors import ConfigError, SandboxUnavailable
 from popu.sandbox.executor import Executor
 
 REQUIRED = ("torch", "transformers", "peft", "safetensors", "snakemake", "trueskill", "pyarrow", "pandas", "radon")
@@ -28,7 +29,7 @@ class Finding:
 
 def findings(directory: Path) -> list[Finding]:
     """The report; `directory` is where results go."""
-    return [_python(), _machine(), _disk(directory), *_packages(), _device(), *_sandbox()]
+    return [_python(), _machine(), _disk(directory), *_packages(), *_plugins(), _device(), *_sandbox()]
 
 
 def report(rows: list[Finding]) -> dict[str, Any]:
@@ -58,6 +59,20 @@ def _packages() -> list[Finding]:
     for name, purpose in OPTIONAL.items():
         version = _version(name)
         rows.append(Finding(name, None, version or f"not installed; only needed for {purpose}"))
+    return rows
+
+
+def _plugins() -> list[Finding]:
+    """Every installed part by kind and name; one that cannot be used counts as missing."""
+    rows = []
+    for kind in plugins.BUILT_IN:
+        for name in plugins.names(kind):
+            try:
+                states = plugins.distributions([(kind, name)])
+                found = [Finding(f"{kind}: {name}", True, f"{origin} {state}") for origin, state in states.items()]
+            except ConfigError as error:
+                found = [Finding(f"{kind}: {name}", False, str(error))]
+            rows += found
     return rows
 
 

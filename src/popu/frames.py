@@ -15,9 +15,11 @@ STAGE_OF = {
     "problems": "validate",
     "rollouts": "solve",
     "verdicts": "verify",
+    "flips": "verify",
     "outcomes": "verify",
     "buffer": "verify",
     "update_metrics": "update",
+    "mismatch": "update",
     "lineage": "evolve",
 }
 
@@ -42,7 +44,8 @@ class RunFrames:
     ) -> pd.DataFrame:
         """A table of all steps, or of some, one under the other, with `step` as its first column.
 
-        Tables: proposals, problems, rollouts, verdicts, outcomes, buffer, update_metrics, lineage (docs/metrics.md).
+        Tables: proposals, problems, rollouts, verdicts, flips (where `rewards.flip_share` is not 0), outcomes, buffer,
+        update_metrics, mismatch, lineage (docs/metrics.md).
         Raises ArtifactError where a file is missing or damaged, ValueError for another table.
         """
         if table not in STAGE_OF:

@@ -10,7 +10,7 @@ _KEYS = ("exp_avg", "exp_avg_sq", "step")
 def state_tensors(optimizer: torch.optim.AdamW, names: Mapping[str, torch.nn.Parameter]) -> dict[str, torch.Tensor]:
     """`<name>.<key>` for every parameter that has taken a step; empty for a fresh optimizer."""
     return {
-        f"{name}.{key}": optimizer.state[parameter][key].detach().clone().contiguous()
+        f"{name}.{key}": optimizer.state[parameter][key].detach().cpu().clone().contiguous()
         for name, parameter in names.items()
         if parameter in optimizer.state
         for key in _KEYS
@@ -31,7 +31,7 @@ def load_state_tensors(
         odd = sorted(set(tensors) ^ expected)[0]
         raise ValueError(f"optimizer state: expected the tensors of {len(names)} parameters, {odd} does not fit")
     for name, parameter in names.items():
-        state = {key: tensors[f"{name}.{key}"].clone() for key in _KEYS}
+        state = {key: tensors[f"{name}.{key}"].to(parameter.device, copy=True) for key in _KEYS}
         if state["exp_avg"].shape != parameter.shape:
             found = tuple(state["exp_avg"].shape)
             raise ValueError(f"optimizer state of {name}: expected shape {tuple(parameter.shape)}, found {found}")

@@ -9,11 +9,13 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from popu.problems.check import Answer, Proposal, judge, validate
+from popu.domains.code import CODE
+from popu.domains.domain import Domain, domain_of_type
+from popu.problems.check import Answer, judge
 from popu.problems.static import ProgramRejected, check_program
-from popu.problems.types import ProblemType
+from popu.problems.types import Attempt, Problem, Proposal, Validated
 from popu.problems.values import ValueRejected, canonical_arguments, parse_arguments, parse_value
 from popu.rl.rewards import student_reward
 from popu.sandbox.executor import Executor, Job, Profile
@@ -25,6 +27,7 @@ Response = dict[str, Any]
 Executors = Callable[[Profile], Executor]
 Pair = tuple[str, str]
 R = TypeVar("R")
+Q = TypeVar("Q", "ProposalRequest", "AnswerRequest")
 
 
 class DoorRequest(BaseModel):
@@ -34,27 +37,37 @@ class DoorRequest(BaseModel):
     id: str | int
 
 
+def _known(name: str) -> str:
+    domain_of_type(name)
+    return name
+
+
+ProblemTypeName = Annotated[str, AfterValidator(_known)]
+
+
 class ProposalRequest(DoorRequest):
-    """A teacher's completion; `program` is the one shown for `code_f`, null for the other types."""
+    """A teacher's completion; `program` is the one shown for `code_f`, null for types that borrow none."""
 
     kind: Literal["proposal"]
-    problem_type: ProblemType
+    problem_type: ProblemTypeName
     completion: str
     program: str | None = None
     truncated: bool = False
 
     @model_validator(mode="after")
     def _program_of_code_f(self) -> "ProposalRequest":
-        if (self.problem_type == "code_f") != (self.program is not None):
-            raise ValueError("program: expected for code_f and for no other type")
+        domain = domain_of_type(self.problem_type)
+        if (self.problem_type in domain.borrowing) != (self.program is not None):
+            raise ValueError(f"program: expected for {_listed(domain.borrowing)} and for no other type")
         return self
 
 
 class AnswerRequest(DoorRequest):
-    """A student's completion with the problem it answers; `hidden` are the pairs that `code_f` is judged by."""
+    """A student's completion with the problem it answers; `hidden` are the pairs that `code_f` is judged by. Types of
+    other domains than code need `program`, of which the gold answer is made anew."""
 
     kind: Literal["answer"]
-    problem_type: ProblemType
+    problem_type: ProblemTypeName
     completion: str
     program: str | None = None
     input: str | None = None
@@ -66,16 +79,24 @@ class AnswerRequest(DoorRequest):
 
     @model_validator(mode="after")
     def _complete(self) -> "AnswerRequest":
-        needed = {"code_o": ("output",), "code_i": ("program", "output"), "code_f": ("hidden",)}
-        for name in needed[self.problem_type]:
+        for name in _NEEDED.get(self.problem_type, ("program",)):
             if not getattr(self, name):
                 raise ValueError(f"{name}: a {self.problem_type} answer needs it")
+        if domain_of_type(self.problem_type) is not CODE:
+            return self
         for text in (self.output, *(output for _, output in self.hidden)):
             if text is not None:
                 _must_parse("output", parse_value, text)
         for given, _ in self.hidden:
             _must_parse("input", parse_arguments, given)
         return self
+
+
+_NEEDED = {"code_o": ("output",), "code_i": ("program", "output"), "code_f": ("hidden",)}
+
+
+def _listed(types: Iterable[str]) -> str:
+    return ", ".join(sorted(types)) or "no type"
 
 
 class RunRequest(DoorRequest):
@@ -149,34 +170,77 @@ def _id_of(line: str) -> str | int | None:
 
 
 def _proposals(requests: dict[int, ProposalRequest], executor: Executor) -> dict[int, Response]:
-    proposals = [Proposal(r.problem_type, r.completion, r.program, r.truncated) for r in requests.values()]
-    return {
-        i: {
-            "id": request.id,
-            "status": str(result.status),
-            "reason": result.reason,
-            "program": result.program,
-            "inputs": result.inputs,
-            "outputs": result.outputs,
-        }
-        for (i, request), result in zip(requests.items(), validate(proposals, executor), strict=True)
-    }
+    answers: dict[int, Response] = {}
+    for domain, own in _by_domain(requests).items():
+        proposals = [Proposal(r.problem_type, r.completion, r.program, r.truncated) for r in own.values()]
+        for (i, request), result in zip(own.items(), domain.validate(proposals, executor), strict=True):
+            answers[i] = {
+                "id": request.id,
+                "status": str(result.status),
+                "reason": result.reason,
+                "program": result.program,
+                "inputs": result.inputs,
+                "outputs": result.outputs,
+            }
+    return answers
 
 
 def _judged(requests: dict[int, AnswerRequest], executor: Executor) -> dict[int, Response]:
-    answers = [
-        Answer(r.problem_type, r.completion, r.truncated, r.program or "", r.input, r.output, r.hidden)
-        for r in requests.values()
-    ]
-    return {
-        i: {
-            "id": request.id,
-            "verdict": str(judged.verdict),
-            "reason": judged.reason,
-            "reward": student_reward(judged.verdict),
-        }
-        for (i, request), judged in zip(requests.items(), judge(answers, executor), strict=True)
-    }
+    answers: dict[int, Response] = {}
+    for domain, own in _by_domain(requests).items():
+        if domain is CODE:  # of which a part of the problem suffices
+            judged = judge([_code_answer(request) for request in own.values()], executor)
+        else:
+            problems = domain.validate([_as_proposal(domain, request) for request in own.values()], executor)
+            faults = {i: _fault(own[i], made) for i, made in zip(own, problems, strict=True)}
+            bad = {i: fault for i, fault in faults.items() if fault}
+            answers |= {i: {"id": own[i].id, "error": reason} for i, reason in bad.items()}
+            attempts = [_attempt(own[i], p) for i, p in zip(own, problems, strict=True) if i not in bad]
+            own = {i: request for i, request in own.items() if i not in bad}
+            judged = domain.judge(attempts, executor)
+        for (i, request), result in zip(own.items(), judged, strict=True):
+            reward = student_reward(result.verdict)
+            answers[i] = {
+                "id": request.id,
+                "verdict": str(result.verdict),
+                "reason": result.reason,
+                "reward": reward,
+            }
+    return answers
+
+
+def _code_answer(request: AnswerRequest) -> Answer:
+    given = (request.program or "", request.input, request.output, request.hidden)
+    return Answer(request.problem_type, request.completion, request.truncated, *given)
+
+
+def _as_proposal(domain: Domain, request: AnswerRequest) -> Proposal:
+    """The problem of a request as a teacher would write it."""
+    name, program = request.problem_type, request.program or ""
+    inputs = () if request.input is None else (request.input,)
+    text = domain.proposal_text(Problem(name, program, inputs, (), request.message))
+    return Proposal(name, text, program if name in domain.borrowing else None, False)
+
+
+def _fault(request: AnswerRequest, made: Validated) -> str:
+    """Why a request holds no problem, "" where it does."""
+    if made.status is not Status.OK:
+        return f"program: {made.reason}"
+    if request.output is not None and request.output != made.outputs[0]:
+        return f"output: expected {made.outputs[0][:40]!r}, found {request.output[:40]!r}"
+    return ""
+
+
+def _attempt(request: AnswerRequest, made: Validated) -> Attempt:
+    problem = Problem(request.problem_type, made.program, made.inputs, made.outputs, made.message)
+    return Attempt(problem, request.completion, request.truncated)
+
+
+def _by_domain(requests: dict[int, Q]) -> dict[Domain, dict[int, Q]]:
+    parts: dict[Domain, dict[int, Q]] = {}
+    for i, request in requests.items():
+        parts.setdefault(domain_of_type(request.problem_type), {})[i] = request
+    return parts
 
 
 def _runs(requests: dict[int, RunRequest], executor: Executor) -> dict[int, Response]:

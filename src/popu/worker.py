@@ -12,7 +12,6 @@ import select
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -21,7 +20,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from popu.errors import USER_FAULTS
+from popu import plugins
+from popu.devices import private_directory
+from popu.errors import USER_FAULTS, ArtifactError, explained
 from popu.stages.call import StageCall
 
 START_TIMEOUT_S = 60.0
@@ -37,8 +38,9 @@ class Cancelled(RuntimeError):
 
 
 def code_version() -> str:
-    """16 hex digits of the package's sources and the interpreter: workers of another version are not used."""
-    digest = hashlib.sha256(sys.executable.encode())
+    """16 hex digits of the package's sources, the plug-ins and the interpreter: workers of another version are not
+    used."""
+    digest = hashlib.sha256(json.dumps([sys.executable, plugins.installed()]).encode())
     root = Path(__file__).parent
     for path in sorted(root.rglob("*.py")):
         digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
@@ -47,12 +49,10 @@ def code_version() -> str:
 
 def socket_path() -> Path:
     """The worker's socket for this user and code version. Raises WorkerUnavailable if the directory is not private."""
-    directory = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"popu-{os.getuid()}"
-    directory.mkdir(mode=0o700, exist_ok=True)
-    status = directory.lstat()
-    if status.st_uid != os.getuid() or status.st_mode & 0o077 or directory.is_symlink():
-        raise WorkerUnavailable(f"{directory}: expected a directory of this user with mode 0700")
-    return directory / f"{code_version()}.sock"
+    try:
+        return private_directory() / f"{code_version()}.sock"
+    except PermissionError as error:
+        raise WorkerUnavailable(str(error)) from error
 
 
 # --- client ----------------------------------------------------------------------------------------------------
@@ -133,6 +133,7 @@ def _connect_or_start() -> socket.socket:
 
 def _start(path: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "POPU_WATCH_PARENT"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))  # it is to find what its client finds
     with open(path.with_suffix(".log"), "ab") as log:
         subprocess.Popen(
             [sys.executable, "-m", "popu", "worker", "serve"],
@@ -231,10 +232,12 @@ def _run(call: StageCall, directory: str, connection: socket.socket, backend: An
         run_stage(call, backend)
     except Cancelled:
         raise
-    except USER_FAULTS as error:
-        return {"status": type(error).__name__, "message": str(error)}
-    except Exception:
-        return {"status": "failed", "message": traceback.format_exc()}
+    except Exception as error:
+        message = explained(error)
+        if message is None:
+            return {"status": "failed", "message": traceback.format_exc()}
+        kind = type(error) if isinstance(error, USER_FAULTS) else ArtifactError
+        return {"status": kind.__name__, "message": message}
     finally:
         os.chdir("/")
     return {"status": "ok"}

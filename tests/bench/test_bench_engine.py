@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from popu import cli
-from popu.bench import growth, population, rollouts, update
+from popu.bench import growth, population, rollouts, soak, update
 
 pytestmark = pytest.mark.slow
 
@@ -53,3 +53,16 @@ def test_growth_draws_its_curves(monkeypatch, tmp_path, capsys):
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert set(result["short"]) == set(result["growth"]) == {"pairs", "problems", "step", "buffer"}
     assert (tmp_path / "growth.png").stat().st_size > 10_000
+
+
+def test_soak_finds_no_leak_in_a_short_run(monkeypatch):
+    for name, size in {"STEPS": 10, "BATCHES": 10, "SAMPLES": 10}.items():
+        monkeypatch.setattr(soak, name, size)
+    result = soak.bench_soak()
+    assert result["descriptors"] == result["processes"] == result["temporary"] == 0
+    assert len(result["memory_mb"]) == len(result["verifier_memory_mb"]) == 10 and min(result["memory_mb"]) > 100
+    assert result["files_a_step"] > 10
+
+
+def test_soak_names_a_leak():
+    assert soak._growth([100.0] * 20 + [130.0] * 5) == 0.3

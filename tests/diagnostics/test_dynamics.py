@@ -4,9 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from popu.diagnostics.complexity import MEASURES, complexity
 from popu.diagnostics.coverage import CENTRES, N_CELLS, RANGES, cells
 from popu.diagnostics.dynamics import Step, step_metrics
+from popu.domains.code import CODE
+from popu.problems.complexity import MEASURES, complexity
 
 PLAIN = "def f(x):\n    return x + 1"
 LOOP = "def f(x):\n    y = 0\n    for i in x:\n        if i > 2:\n            y = y + i\n    return y"
@@ -54,7 +55,7 @@ def step(rows=(("ok", "code_o", "a", ""), ("ok", "code_i", "a", "reference"), ("
 
 
 def test_the_metrics_of_a_step():
-    got = step_metrics(step())
+    got = step_metrics(step(), CODE.borrowing)
     assert got["valid_share"] == 0.75 and got["solve_rate"] == 0.5 and got["mid_share"] == pytest.approx(1 / 3)
     assert got["solve_rate_error"] == pytest.approx(1 / 3), "two prompts, half a point below and above the mean in sum"
     assert got["unique_share"] == pytest.approx(2 / 3) and got["top_share"] == 1.0
@@ -69,7 +70,7 @@ def test_the_metrics_of_a_step():
 
 
 def test_what_was_not_there_has_no_value():
-    got = step_metrics(step(()).of_type("code_i"))
+    got = step_metrics(step(()).of_type("code_i"), CODE.borrowing)
     assert got["n_proposals"] == 0 and "valid_share" not in got and "top_share" not in got
 
 

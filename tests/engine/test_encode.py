@@ -8,6 +8,7 @@ import pytest
 
 from popu.config import Base, Engine
 from popu.engine.base import TransformersEngine
+from popu.errors import ConfigError
 
 NANO = Path(__file__).resolve().parents[2] / "resources" / "nano"
 BOS = "<pad>"  # stands in for one: the embedded base has none
@@ -38,3 +39,11 @@ def test_report_04_a_prompt_begins_with_one_bos(base, chat_template):
     assert engine.tokenizer("x")["input_ids"][0] == 0  # it would add another
     assert tokens[0] == 0 and tokens[1] != 0
     assert engine.tokenizer.decode(tokens[1:]) == "def f(x):\n    return x + 1"
+
+
+def test_the_update_wants_a_gpu_that_is_there(base, monkeypatch):
+    engine = TransformersEngine(Base(path=str(base)), Engine(threads=1), ["q_proj"])
+    assert engine.trainers("cpu") == [engine.forward]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(ConfigError, match="training.update.device: expected cpu where torch sees no GPU, found cuda"):
+        engine.trainers("cuda")

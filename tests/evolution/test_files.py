@@ -108,7 +108,7 @@ def test_the_card_says_where_the_child_comes_from(tmp_path, capsys):
         ("ties", {"target_modules": ["q_proj"]}, "expected ['down_proj', 'q_proj'] in both, found ['q_proj'] in one"),
         ("ties", {"use_dora": True}, "expected plain LoRA (use_dora unset), found use_dora = True"),
         ("ties", {"modules_to_save": ["lm_head"]}, "expected plain LoRA (modules_to_save unset)"),
-        ("tie", {}, "--operator: operator: expected one of ['component_masking'"),
+        ("tie", {}, "--operator: operator: expected one of component_masking"),
         ("copy_parent", {}, "--parents: copy_parent: parents: expected 1, found 2"),
     ],
 )

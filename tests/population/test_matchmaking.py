@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from popu.population.matchmaking import METHODS, Match, match, pfsp_weight
+from popu import plugins
+from popu.population.matchmaking import Match, match, pfsp_weight
 from popu.population.member import Population, founders
 from popu.population.ratings import win_probability
+
+METHODS = list(plugins.BUILT_IN["matchers"])
 
 
 def spread_out() -> Population:

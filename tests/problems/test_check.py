@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from popu.problems.check import Answer, Judged, Proposal, Validated, contains_program, judge, validate
+from popu.problems.check import Answer, contains_program, judge, validate
+from popu.problems.types import Judged, Proposal, Validated
 from popu.sandbox.executor import Executor, Limits
 from popu.sandbox.verdicts import Status, Verdict
 

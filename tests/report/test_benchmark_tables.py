@@ -6,7 +6,7 @@ import pytest
 
 from popu.artifacts import write_table
 from popu.config import Base, Engine, Run, Training
-from popu.report.benchmarks import FLOOR_TASKS, benchmark_tables, pass_at_k, print_scores
+from popu.report.benchmarks import FLOOR_TASKS, ablation_table, benchmark_tables, pass_at_k, print_scores
 from popu.report.evidence import Arm
 from popu.report.tables import markdown
 from popu.rundir import RunDirectory
@@ -91,3 +91,29 @@ def test_pass_at_k_of_what_cannot_be_is_refused(n, c, k):
 def test_the_lines_for_people(arm, capsys):
     print_scores(arm.runs[1].path / "benchmarks" / "step00000" / "easy" / "scores.parquet")
     assert "s0.g0: 3 of 4, 75.0 % (30.1 to 95.4), prompt chat, 1 cut" in capsys.readouterr().out
+
+
+def test_suites_of_a_kind_weigh_the_same_however_many_tasks_they_have(arm):
+    directory = arm.runs[1].path / "benchmarks" / "step00000"
+    write_table(directory / "gsm8k-limit4" / "scores.parquet", "scores", score_rows(**{"s0.g0": "1111"}))
+    write_table(directory / "aime24" / "scores.parquet", "scores", score_rows(**{"s0.g0": "00"}))
+    write_table(directory / "aime24-avg2" / "scores.parquet", "scores", score_rows(**{"s0.g0": ("11", "11")}))
+    write_table(directory / "mbpp_plus" / "scores.parquet", "scores", score_rows(**{"s0.g0": "1000"}))
+    table = ablation_table({"a": arm})
+    assert table.columns == ["arm", "code", "math", "other", "held-out", "unseen levels"]
+    ((_, code, math, _, heldout, _),) = table.rows
+    assert (code.value, math.value, heldout) == (25, 50, None) and math.n_tasks == 6
+
+
+def test_a_run_that_lacks_a_benchmark_is_left_out_of_the_mean(arm, tmp_path):
+    for seed, label in ((1, "aime24"), (2, "gsm8k")):
+        run = RunDirectory(tmp_path / f"seed{seed}")
+        if seed == 2:
+            run.create(arm.runs[1].settings.model_copy(update={"seed": 2}))
+            run.step(0).mkdir()
+            run.finish(0, "init", [])
+        rows = score_rows(**{"s0.g0": "1" * seed})
+        write_table(run.path / "benchmarks" / "step00000" / label / "scores.parquet", "scores", rows)
+    both = replace(arm, runs={1: arm.runs[1], 2: RunDirectory(tmp_path / "seed2")})
+    row = dict(zip(ablation_table({"a": both}).columns, ablation_table({"a": both}).rows[0], strict=True))
+    assert row["math"] is None and row["other"] is not None

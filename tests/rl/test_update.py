@@ -8,11 +8,14 @@ from popu.config import Update
 from popu.engine.flat import HookedForward
 from popu.engine.llama import LlamaForward
 from popu.engine.multilora import MultiLora, Segment
+from popu.engine.trees import FlatTrees, Tree
 from popu.population.adapter import Adapter, LoraConfig, new_adapter
 from popu.rl.loss import reference_loss
-from popu.rl.update import TrainSequence, update_adapter
+from popu.rl.mismatch import mismatch
+from popu.rl.update import TrainSequence, _micro_batches, update_adapter
 
 TARGETS = ("q_proj", "up_proj")
+CODE_O = ("student", "code_o")
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +67,7 @@ def silent():
     return [TrainSequence((11, 12), (4 + i, 5), (-1.0, -2.0), 1.0, 0.0, ("student", "code_i")) for i in range(4)]
 
 
-def reference_gradients(model, lora, adapter, rows):
+def reference_gradients(model, lora, adapter, rows, cap=None):
     """Gradients of the readable loss, one plain pass a sequence."""
     leaves = {m: tuple(f.clone().requires_grad_() for f in factors) for m, factors in adapter.factors.items()}
     logits, old = [], []
@@ -74,17 +77,26 @@ def reference_gradients(model, lora, adapter, rows):
         kept = out[len(row.prompt) - 1 : -1]
         logits.append(kept)
         old.append([float(torch.log_softmax(x, -1)[t]) for x, t in zip(kept.detach(), row.tokens, strict=True)])
-    loss = reference_loss(logits, [r.tokens for r in rows], old, [r.advantage for r in rows])
+    truncated = {} if cap is None else {"engine_log_probs": [r.engine_log_probs for r in rows], "importance_cap": cap}
+    loss = reference_loss(logits, [r.tokens for r in rows], old, [r.advantage for r in rows], **truncated)
     loss.backward()
     return loss.item(), {m: tuple(f.grad for f in factors) for m, factors in leaves.items()}
 
 
+@pytest.mark.parametrize("cap", [None, 0.068], ids=["", "truncated"])  # the engine's -1.0 makes ratios around it
 @pytest.mark.parametrize("more", [[], silent()], ids=["", "silent"])
 @pytest.mark.parametrize("budget", [64, 100_000])
-def test_one_update_is_adamw_on_the_reference_gradient(model, lora, forward, adapter, budget, more):
+@pytest.mark.parametrize("recompute", [False, True], ids=["", "recompute"])
+def test_one_update_is_adamw_on_the_reference_gradient(model, lora, forward, adapter, budget, more, cap, recompute):
     rows = sequences() + more
-    loss, gradients = reference_gradients(model, lora, adapter, rows)
-    config = Update(learning_rate=1e-2, micro_batch_tokens=budget, gradient_clip=1e9)
+    loss, gradients = reference_gradients(model, lora, adapter, rows, cap)
+    config = Update(
+        learning_rate=1e-2,
+        micro_batch_tokens=budget,
+        gradient_clip=1e9,
+        importance_cap=cap,
+        gradient_checkpointing=recompute,
+    )
     result = update_adapter(forward, adapter, {}, rows, config, 1.0)
     assert result.metrics[0]["loss"] == pytest.approx(loss, abs=1e-5)
     parameters, flat = [], []
@@ -98,6 +110,22 @@ def test_one_update_is_adamw_on_the_reference_gradient(model, lora, forward, ada
         flat += list(result.adapter.factors[module])
     for ours, expected in zip(flat, parameters, strict=True):
         torch.testing.assert_close(ours, expected.detach(), atol=2e-5, rtol=1e-4)
+
+
+def test_the_mismatch_is_that_of_the_tokens_read_again(model, lora, forward, adapter):
+    rows, cap = sequences(), 0.068
+    result = update_adapter(forward, adapter, {}, rows + silent(), Update(importance_cap=cap), 1.0)
+    assert [row["role"] for row in result.mismatch] == ["student", "teacher"]
+    for found in result.mismatch:
+        differences = []
+        for row in [row for row in rows if row.kind == (found["role"], found["problem_type"])]:
+            ids = [*row.prompt, *row.tokens]
+            with torch.no_grad(), lora.segments([Segment(len(ids), adapter.factors, adapter.config.scale)]):
+                logits = model(input_ids=torch.tensor([ids])).logits[0, len(row.prompt) - 1 : -1]
+            differences.append(torch.log_softmax(logits, -1)[range(len(row.tokens)), row.tokens] + 1.0)
+        expected = mismatch(torch.cat(differences), cap)
+        assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-4)
+        assert 0 < found["cut_share"] < 1
 
 
 def test_the_gradient_is_clipped_by_its_norm(model, lora, forward, adapter):
@@ -169,3 +197,70 @@ def test_a_rewarded_completion_becomes_likelier(model, lora, forward, adapter):
     after = update_adapter(forward, adapter, {}, [good, bad], Update(learning_rate=1e-2), 1.0).adapter
     assert log_prob(good, after) > log_prob(good, adapter)
     assert log_prob(bad, after) < log_prob(bad, adapter)
+
+
+def test_a_prompt_beyond_the_budget_is_split_with_equal_results(lora, forward, adapter):
+    """Gradients and metrics, the KL to the base included; no sequence is lost, and no pass is beyond the budget."""
+    long = [TrainSequence((2,) * 40, (5 + i, *range(4, 24)), (-1.0,) * 21, 1.0, 0.5 - i, CODE_O) for i in range(5)]
+    split = _micro_batches(long, 90)
+    assert sorted(tree.n_tokens for [(tree, _)] in split) == [61, 82, 82]
+    assert sorted(s.tokens for [(_, part)] in split for s in part) == sorted(s.tokens for s in long)
+    assert [len(batch) for batch in _micro_batches(long, 64)] == [1] * 5, "one completion is never split"
+    results = [
+        update_adapter(forward, adapter, {}, long, Update(micro_batch_tokens=n, gradient_clip=1e9), 1.0)
+        for n in (10_000, 90, 64)
+    ]
+    for result in results[1:]:
+        for key, value in results[0].metrics[0].items():
+            expected = value if isinstance(value, str) else pytest.approx(value, rel=1e-4, abs=1e-6)
+            assert result.metrics[0][key] == expected, key
+        for name, moments in results[0].optimizer.items():
+            torch.testing.assert_close(result.optimizer[name], moments, atol=1e-7, rtol=1e-3)
+
+
+def test_recomputed_layers_keep_their_inputs_alone(lora, forward, adapter):
+    """What autograd holds between the passes shrinks to far less than half."""
+    tree = FlatTrees([Tree(range(30), [range(20)] * 4)])
+
+    def held(recompute):
+        factors = {m: tuple(f.clone().requires_grad_() for f in pair) for m, pair in adapter.factors.items()}
+        kept = {}
+
+        def keep(tensor):
+            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            segments = [Segment(len(tree.ids), factors, 2.0)]
+            forward.states(tree.ids, tree.positions, segments, tree.attention, recompute)
+        return sum(kept.values())
+
+    assert held(True) < 0.5 * held(False)
+
+
+def test_a_bfloat16_base_trains_float32_adapters(adapter):
+    """Adapters and moments stay float32, and the loss of rewarded completions falls."""
+    torch.manual_seed(1)
+    config = LlamaConfig(
+        vocab_size=40, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=1
+    )
+    base = LlamaForCausalLM(config).to(torch.bfloat16).requires_grad_(False).eval()
+    good = [TrainSequence((2, 3), (4, 5 + i, 6), (-1.0,) * 3, 1.0, 1.0, CODE_O) for i in range(4)]
+    tree = FlatTrees([Tree((2, 3), [sequence.tokens for sequence in good])])
+
+    def loss(forward, now):
+        with torch.no_grad():
+            segments = [Segment(len(tree.ids), now.factors, now.config.scale)]
+            states = forward.states(tree.ids, tree.positions, segments, tree.attention)
+        return float(torch.nn.functional.cross_entropy(forward.logits(states[tree.sources]), tree.tokens))
+
+    settings = Update(learning_rate=0.1, gradient_checkpointing=True)
+    for forward in (LlamaForward(base), HookedForward(base, MultiLora(base, TARGETS))):
+        now, state, losses = adapter, {}, [loss(forward, adapter)]
+        for _ in range(8):
+            result = update_adapter(forward, now, state, good, settings, 1.0)
+            now, state = result.adapter, result.optimizer
+            losses.append(loss(forward, now))
+        tensors = [f for pair in now.factors.values() for f in pair] + list(state.values())
+        assert {tensor.dtype for tensor in tensors} == {torch.float32}
+        assert losses[-1] < losses[4] - 0.02 < losses[0] - 0.04, losses

@@ -121,6 +121,26 @@ def test_random_rewards_say_nothing_of_the_answers(finished):
     assert len({row["rho"] for row in run.table(1, "verify", "outcomes")}) > 1, "rho stays true"
 
 
+def test_an_erring_verifier_changes_what_is_paid_and_nothing_that_is_measured(finished):
+    true, erring = finished("4t4s"), finished("flip_20")
+    verdicts, others = (run.table(1, "verify", "verdicts") for run in (true, erring))
+    assert [row["verdict"] for row in verdicts] == [row["verdict"] for row in others]
+    flips = {(row["problem_id"], row["attempt"]): row for row in erring.table(1, "verify", "flips")}
+    paid = {(row["problem_id"], row["attempt"]): row["reward"] for row in verdicts}
+    for row in others:
+        flip = flips.get((row["problem_id"], row["attempt"]))
+        told = (
+            paid[row["problem_id"], row["attempt"]] if flip is None else {"correct": 1.0, "wrong": -0.5}[flip["told"]]
+        )
+        assert row["reward"] == told and (flip is None or flip["verdict"] == row["verdict"])
+    n_formed = sum(row["verdict"] not in ("bad_format", "infrastructure") for row in others)
+    assert 0 < len(flips) < n_formed / 2
+    assert [row["rho"] for row in true.table(1, "verify", "outcomes")] == [
+        row["rho"] for row in erring.table(1, "verify", "outcomes")
+    ]
+    assert not (true.step(1) / "flips.parquet").exists()
+
+
 @pytest.mark.parametrize(
     ("arm", "roles"),
     [("4t4s", "ts"), ("no_evolution", ""), ("evolve_teachers_only", "t"), ("evolve_students_only", "s")],

@@ -108,7 +108,7 @@ def test_a_child_does_not_depend_on_who_is_trained_beside_it(run, backend):
     settings = run.settings
     engine, executor = backend.engine(settings), backend.executor(settings)
     parents = [adapter for _, adapter in read_students(run, 2)]
-    children = newborn(parents, 5)
+    children = newborn(sorted(OPERATORS), parents, 5)
     assert sorted(children) == sorted(OPERATORS)
     problems = study_problems(run, 2, 0, 4)
     arguments = (problems, ("test", 1), lambda: None)

@@ -8,11 +8,11 @@ import pytest
 
 from popu.base import expected_identity
 from popu.config import Base, Engine, Rewards, Run, Training, Update
+from popu.domains.code import CODE
 from popu.errors import ArtifactError, ConfigError
 from popu.evolution.selection import SelectionConfig, plan_replacements
 from popu.population.member import founders
-from popu.problems.check import Validated
-from popu.problems.types import Reference
+from popu.problems.types import Reference, Validated
 from popu.rundir import RunDirectory
 from popu.sandbox.verdicts import Status
 from popu.stages.backend import Backend
@@ -21,7 +21,7 @@ from popu.stages.common import selection_config
 from popu.stages.evolve import _state_after
 from popu.stages.update import learning_roles, train_sequences
 from popu.stages.validate import problem_rows
-from popu.stages.verify import buffer_rows, outcome_rows
+from popu.stages.verify import buffer_rows, flip_rows, outcome_rows
 
 BOTH = ("teacher", "student")
 PROGRAM = "def f(x):\n    return x + 1"
@@ -62,16 +62,16 @@ def run(tmp_path):
 def test_duplicates_are_named_by_what_they_repeat():
     twin = valid("def f(y):\n    return y + 5", "7")  # another name, other constants
     other = valid("def f(x):\n    return x * 2")
-    first = problem_rows([proposal(0), proposal(1), proposal(2)], [valid(), twin, other], nothing_known)
+    first = problem_rows(CODE, [proposal(0), proposal(1), proposal(2)], [valid(), twin, other], nothing_known)
     assert [row["duplicate_of"] for row in first] == ["", "00001-p0000.0", ""]
-    again = problem_rows([proposal(0)], [valid()], lambda keys: dict.fromkeys(keys, "00000-q0003"))
+    again = problem_rows(CODE, [proposal(0)], [valid()], lambda keys: dict.fromkeys(keys, "00000-q0003"))
     assert again[0]["duplicate_of"] == "buffer:00000-q0003"
-    copied = problem_rows([proposal(0, references=[(PROGRAM, "4")])], [valid()], nothing_known)
+    copied = problem_rows(CODE, [proposal(0, references=[(PROGRAM, "4")])], [valid()], nothing_known)
     assert copied[0]["duplicate_of"] == "reference"
 
 
 def test_an_invalid_proposal_has_no_problem():
-    (row,) = problem_rows([proposal(0)], [Validated(Status.RAISED, "ZeroDivisionError")], nothing_known)
+    (row,) = problem_rows(CODE, [proposal(0)], [Validated(Status.RAISED, "ZeroDivisionError")], nothing_known)
     assert (row["status"], row["problem_id"], row["problem_key"], row["n_nodes"]) == ("raised", "", "", 0)
 
 
@@ -85,13 +85,21 @@ def problem(i, status="ok", slot="t0", duplicate_of=""):
         "problem_type": "code_o",
         "program": PROGRAM,
         "inputs": ["1"],
+        "outputs": ["2"],
+        "message": "",
         "problem_key": f"k{i}",
         "program_key": "k",
     }
 
 
+def paying(seed=1, **rewards):
+    """Settings of a run with these rewards."""
+    training = Training(rewards=Rewards(**rewards))
+    return Run(arm="a", seed=seed, training=training, base=Base(path="b"), base_sha256="0" * 64, engine=Engine())
+
+
 def verdicts(i, *names):
-    return [{"problem_id": f"q{i}", "verdict": name} for name in names]
+    return [{"problem_id": f"q{i}", "attempt": n, "verdict": name} for n, name in enumerate(names)]
 
 
 def test_outcomes():
@@ -102,7 +110,7 @@ def test_outcomes():
         *verdicts(3, "correct", "correct"),
         *verdicts(4, "infrastructure", "infrastructure"),
     ]
-    outcomes = outcome_rows(problems, rows, {"t0": "s1"}, Rewards(), random.Random(0))
+    outcomes = outcome_rows(paying(), problems, rows, {"t0": "s1"}, random.Random(0))
     assert [(o["status"], o["rho"], o["reward"]) for o in outcomes] == [
         ("ok", 0.25, 0.75),
         ("ok", 0.0, 0.0),
@@ -114,13 +122,24 @@ def test_outcomes():
     assert {o["student_slot"] for o in outcomes} == {"s1"}
 
 
+def test_an_erring_verifier_pays_by_what_it_tells_and_rho_stays_true():
+    names = ["correct", "wrong", "bad_format"] * 40
+    settings, rows = paying(flip_share=0.2), verdicts(0, *names)
+    flips = flip_rows(settings, [{"slot": "s0", **row} for row in rows])
+    told = {row["attempt"]: row["told"] for row in flips}
+    assert 8 < len(flips) < 24 and all(names[attempt] != "bad_format" for attempt in told)
+    (outcome,) = outcome_rows(settings, [problem(0)], rows, {"t0": "s0"}, random.Random(0))
+    told_correct = sum(told.get(i, name) == "correct" for i, name in enumerate(names))
+    assert outcome["rho"] == 40 / 120 and outcome["reward"] == pytest.approx(1 - told_correct / 120)
+    assert told_correct != 40
+
+
 def test_duplicates_pay_the_papers_reward_unless_the_config_says_so():
     problems = [problem(0, duplicate_of="reference")]
     rows = verdicts(0, "correct", "wrong")
-    assert outcome_rows(problems, rows, {"t0": "s0"}, Rewards(), random.Random(0))[0]["reward"] == 0.5
-    assert (
-        outcome_rows(problems, rows, {"t0": "s0"}, Rewards(duplicate="invalid"), random.Random(0))[0]["reward"] == -1.0
-    )
+    assert outcome_rows(paying(), problems, rows, {"t0": "s0"}, random.Random(0))[0]["reward"] == 0.5
+    strict = paying(duplicate="invalid")
+    assert outcome_rows(strict, problems, rows, {"t0": "s0"}, random.Random(0))[0]["reward"] == -1.0
 
 
 def test_the_buffer_takes_valid_problems_once_and_marks_the_unsolved():

@@ -1,7 +1,11 @@
 """`evaluate_all` end to end on the embedded base: what is made, what a repetition does, what a wrong suite says."""
 
+import contextlib
+import random
 import re
+import subprocess
 
+import psutil
 import pytest
 
 from popu.artifacts import read_table
@@ -20,6 +24,7 @@ EVALUATION = {
     "shards": 2,
     "data_dir": str(DATA),
 }
+AT_WORK = 2  # jobs at a time: --cores 2, one thread each
 LABELS = ("cruxeval_o-limit3-tokens12", "cruxeval_i-avg2-temperature0.6-limit3-tokens12")
 
 
@@ -66,7 +71,7 @@ def test_a_repetition_makes_only_what_is_missing(evaluated):
 def test_an_unknown_suite_is_one_message(workspace):
     workspace.write({**TINY, "evaluation": {"suites": ["human_eval"]}})
     result = workspace.run("evaluate_all")
-    assert result.returncode == 2 and "suite: expected one of humaneval_plus" in result.stderr
+    assert result.returncode == 2 and "evaluation.suites: expected one of humaneval_plus" in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -104,3 +109,27 @@ def test_one_adapter_from_anywhere_is_scored_and_taken_up_again(evaluated, tmp_p
     scored = read_table(run / "benchmarks" / "step00002" / LABELS[0] / "scores.parquet", "scores")
     assert ours == [row["passed"] for row in scored if row["slot"] == "s0"], "alone as in the batch of all members"
     assert evaluated.popu(*command).stdout == first.stdout
+
+
+def test_killed_at_random_moments_it_repeats_at_most_the_shards_at_work(evaluated, copied):
+    """`kill -9` of the whole tree. Two jobs work at a time, each on a shard; one that was just written counts."""
+    copied.write({**TINY, "evaluation": EVALUATION})
+    generations = copied.run_directory() / "benchmarks" / "step00002"
+    rng = random.Random(0)
+    times: dict[str, int] = {}
+    for _ in range(3):
+        process = copied.start("evaluate_all")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=rng.uniform(5, 15))
+        for one in copied.processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+        process.wait()
+        found = {str(path): path.stat().st_mtime_ns for path in generations.glob("*/generations/*.parquet")}
+        assert sum(found.get(path) != before for path, before in times.items()) <= AT_WORK
+        times = found
+    result = copied.run("evaluate_all")
+    assert result.returncode == 0, result.stderr[-3000:]
+    made = re.findall(r"rule benchmark_complete:", (copied.path / "snakemake.log").read_text() + result.stderr)
+    assert 4 <= len(made) <= 4 + 3 * AT_WORK
+    assert copied.digests() == evaluated.digests()

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from ..distributions import install
 from .conftest import TINY
 
 pytestmark = pytest.mark.slow
@@ -17,6 +18,18 @@ pytestmark = pytest.mark.slow
         ({"training": {"step": 3}}, "training.step: unknown key; the nearest valid key is steps"),
         ({"training": {"steps": 0}}, "training.steps: Input should be greater than or equal to 1, found 0"),
         ({"arms": {"x": {"lora": {"rank": -1}}}}, "arms.x.lora.rank"),
+        (
+            {"arms": {"x": {"rewards": {"source": "verifer"}}}},
+            "arms.x.rewards.source: expected one of verifier, random",
+        ),
+        (
+            {"arms": {"x": {"population": {"founders": {"t0": "no/adapter"}}}}},
+            "founders.t0: expected an adapter in no/ad",
+        ),
+        (
+            {"arms": {"x": {"problem_types": ["code_o", "arith_v"]}}},
+            "arms.x.problem_types: expected types of one domain",
+        ),
         ({"base": {"path": "no/such/base"}}, "base.path: expected a model directory with *.safetensors, found none"),
     ],
 )
@@ -25,6 +38,17 @@ def test_a_wrong_config_is_one_message_and_exit_2(workspace, change, message):
     result = workspace.run("train_all")
     assert result.returncode == 2
     assert message in result.stderr and "Traceback" not in result.stdout + result.stderr
+    assert not (workspace.path / "results").exists()
+
+
+def test_a_plug_in_that_cannot_be_loaded_is_one_message_and_exit_2(workspace):
+    entry_points = {"popu.matchers": {"broken": "popu_broken:match"}}
+    install(workspace.plugins, "popu-broken", entry_points, {"popu_broken.py": "import no_such_module"})
+    workspace.write({**TINY, "arms": {"x": {"matching": {"method": "broken"}}}})
+    result = workspace.run("train_all")
+    assert result.returncode == 2 and "Traceback" not in result.stdout + result.stderr
+    message = "popu.matchers 'broken' of popu-broken 1.0 (popu_broken:match): cannot be loaded: ModuleNotFoundError"
+    assert message in result.stderr
     assert not (workspace.path / "results").exists()
 
 

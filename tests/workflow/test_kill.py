@@ -1,59 +1,24 @@
-"""Kill -9 the whole process tree at random moments, the same command again each time: equal artifacts.
+"""Kills at random moments, the same command again: equal artifacts. `popu torture --kills 100` is the long one."""
 
-`POPU_KILLS` sets the number of kills (default 3). The full test:
-POPU_KILLS=10 python -m pytest tests/workflow/test_kill.py
-"""
-
-import os
-import random
-import time
-
-import psutil
 import pytest
+
+from popu.endurance.torture import torture, unequal
+from popu.errors import ConfigError
 
 pytestmark = pytest.mark.slow
 
 
-def kill_tree(pid: int) -> None:
-    """SIGKILL to Snakemake, its stages, the worker and the zygotes."""
-    try:
-        root = psutil.Process(pid)
-        family = [root, *root.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        family = []
-    for process in family:
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:
-            continue
-    psutil.wait_procs(family, timeout=10)
+@pytest.mark.parametrize("granularity", ["stage", "block"])
+def test_killed_at_random_moments_the_artifacts_are_equal(granularity):
+    result = torture(5, granularity, seed=0)
+    assert result["faults"] == [] and result["kills"] == 5 and result["starts"] >= 2
 
 
-def kill_worker(workspace) -> None:
-    for process in psutil.process_iter(["environ", "cmdline"]):
-        environment = process.info["environ"] or {}
-        if environment.get("XDG_RUNTIME_DIR") == str(workspace.path) and process.pid != os.getpid():
-            kill_tree(process.pid)
+def test_no_kill_is_refused():
+    with pytest.raises(ConfigError, match="--kills: expected at least 1"):
+        torture(0, "stage", seed=0)
 
 
-def test_killed_at_random_moments_the_artifacts_are_equal(finished, workspace):
-    n_kills = int(os.environ.get("POPU_KILLS", "3"))
-    rng = random.Random(os.environ.get("POPU_KILL_SEED", "0"))
-    done = 0
-    while done < n_kills:
-        process = workspace.start("train_all")
-        try:
-            process.wait(timeout=rng.uniform(3.5, 9))
-        except Exception:
-            done += 1
-        else:
-            break  # it finished before its moment came
-        kill_tree(process.pid)
-        if rng.random() < 0.7:
-            kill_worker(workspace)
-    assert done > 0
-    start = time.monotonic()
-    result = workspace.run("train_all")
-    assert result.returncode == 0, result.stderr[-3000:]
-    assert time.monotonic() - start < 300
-    assert workspace.digests() == finished.digests()
+def test_a_byte_that_differs_and_a_file_too_many_or_too_few_are_faults():
+    found = unequal({"same": "0", "other": "0", "lost": "0"}, {"same": "0", "other": "1", "new": "0"})
+    assert found == ["differs: other", "missing: lost", "not in the undisturbed experiment: new"]

@@ -1,6 +1,7 @@
 """`popu plan` against what a real run wrote, and the configs for accelerators before Snakemake."""
 
 import json
+import sys
 
 import pyarrow.parquet as pq
 import pytest
@@ -56,9 +57,11 @@ def test_without_weights_the_workflow_says_what_is_missing(workspace, name):
 
 
 def test_the_papers_jobs_are_laid_out(workspace):
-    """With the embedded base in the place of the weights: 2 arms of 20 blocks."""
+    """With the embedded base, and as much context as it has, in the place of the weights: 2 arms of 20 blocks."""
     config = yaml.safe_load((REPO / "config" / "paper.yaml").read_text())
     config["base"]["path"] = str(REPO / "resources" / "nano")
+    config["engine"]["vllm"]["python"] = sys.executable
+    config["training"]["sampling"]["context"] = 1024
     workspace.write(config)
     result = workspace.run("train_all", "-n")
     assert result.returncode == 0, result.stderr

@@ -16,11 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import snakemake
-import yaml
 
-from popu.errors import ConfigError
+from popu.endurance.workspace import REPOSITORY, Workspace
 
-REPOSITORY = Path(__file__).parents[3]
 STEPS = 10
 SMALL = {
     "steps": STEPS,
@@ -44,8 +42,6 @@ def bench_workflow() -> dict[str, Any]:
 
     Raises ConfigError outside a checkout.
     """
-    if not (REPOSITORY / "Snakefile").is_file():
-        raise ConfigError(f"bench workflow: expected a checkout with a Snakefile, found none at {REPOSITORY}")
     with tempfile.TemporaryDirectory() as directory:
         workspace = Path(directory)
         result = {**_small(workspace / "stage", "stage"), **_small(workspace / "block", "block")}
@@ -88,15 +84,10 @@ def _small(directory: Path, granularity: str) -> dict[str, float]:
 
 def _run(directory: Path, config: dict[str, Any], *arguments: str) -> float:
     """Wall seconds of one Snakemake on a config, in a directory of its own."""
-    directory.mkdir(exist_ok=True)
     base = {"experiment": "bench", "seeds": [1], "base": {"path": str(REPOSITORY / "resources" / "nano")}}
-    (directory / "config.yaml").write_text(yaml.safe_dump(base | config))
-    command = [sys.executable, "-m", "snakemake", "train_all", *arguments, "-s", str(REPOSITORY / "Snakefile")]
-    options = ["--directory", str(directory), "--cores", "2", "--configfile", "config.yaml"]
-    bin_directory = str(Path(sys.executable).parent)
-    environment = {**os.environ, "PATH": f"{bin_directory}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": str(directory)}
+    workspace = Workspace(directory, base | config)
     started = time.perf_counter()
-    done = subprocess.run([*command, *options], cwd=directory, env=environment, capture_output=True, text=True)
+    done = workspace.run("train_all", *arguments)
     if done.returncode:
         raise RuntimeError(f"snakemake ended with {done.returncode}: {done.stderr[-2000:]}")
     return time.perf_counter() - started

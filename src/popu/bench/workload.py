@@ -70,8 +70,13 @@ def matmul_flops_per_s(width: int, n_rows: int = 1024, n_columns: int = 384) -> 
     return 50 * 2 * n_rows * width * n_columns / min(times["product"])
 
 
-def run_steps(directory: Path, training: Mapping[str, Any], threads: int = 2) -> list[float]:
-    """Seconds inside the stages of every step of a real run on the embedded base, in this process."""
+def run_steps(
+    directory: Path, training: Mapping[str, Any], threads: int = 2, report: Callable[[str], None] = lambda _: None
+) -> list[float]:
+    """Seconds inside the stages of every step of a real run on the embedded base, in this process.
+
+    `report` is called after every step.
+    """
     base = Base(path=str(BASE))
     settings = Run(
         arm="bench",
@@ -86,6 +91,6 @@ def run_steps(directory: Path, training: Mapping[str, Any], threads: int = 2) ->
     steps = settings.training.steps
     with closing(Backend()) as backend:
         run_stage(StageCall("init", str(directory), 0), backend)
-        run_block(str(directory), 1, steps, backend, lambda _: None)
+        run_block(str(directory), 1, steps, backend, report)
     timings = [read_json(run.step(step) / "timings.json") for step in range(1, steps + 1)]
     return [sum(value for name, value in timing.items() if name.endswith("_s")) for timing in timings]

@@ -4,18 +4,18 @@
 `pairs`: a row a match. What cannot be said (a mean of nothing) has no row.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from popu.diagnostics.complexity import MEASURES, complexity
 from popu.diagnostics.coverage import cells
+from popu.domains.domain import Domain, domain_of
 from popu.frames import RunFrames
 from popu.population.member import Population
 from popu.population.ratings import lower_bound
-from popu.problems.types import PROBLEM_TYPES
+from popu.problems.complexity import MEASURES
 from popu.rundir import RunDirectory
 
 ALL = ""  # in place of a problem type
@@ -54,15 +54,17 @@ def measure_run(run: RunDirectory, last: int, check: Callable[[], None] = lambda
     steps: list[Row] = []
     members: list[Row] = []
     pairs: list[Row] = []
-    covered = _Coverage(run)
+    training = frames.settings.training
+    domain = domain_of(training)
+    covered = _Coverage(run, domain)
     for step in range(1, last + 1):
         check()
         data = read_step(frames, step)
-        for problem_type in (ALL, *PROBLEM_TYPES):
+        for problem_type in (ALL, *training.problem_types):
             part = data if problem_type == ALL else data.of_type(problem_type)
-            steps += _rows({"step": step, "problem_type": problem_type}, step_metrics(part))
-        steps += _rows({"step": step, "problem_type": ALL}, covered.add(_written(data.problems)))
-        members += _member_rows(run, step, data)
+            steps += _rows({"step": step, "problem_type": problem_type}, step_metrics(part, domain.borrowing))
+        steps += _rows({"step": step, "problem_type": ALL}, covered.add(_written(data.problems, domain.borrowing)))
+        members += _member_rows(run, step, data, domain.borrowing)
         pairs += _pair_rows(run, step, data)
     return Dynamics(steps, members, pairs)
 
@@ -81,10 +83,11 @@ def read_step(frames: RunFrames, step: int) -> Step:
     return Step(proposals, problems, outcomes, rollouts, frames.frame("update_metrics", None, [step]))
 
 
-def step_metrics(data: Step) -> Metrics:
-    """The metrics of a step, of all problem types or of the one that `data` holds."""
+def step_metrics(data: Step, borrowing: Collection[str]) -> Metrics:
+    """The metrics of a step, of all problem types or of the one that `data` holds; `borrowing` types take programs that
+    are there."""
     valid = data.problems[data.problems["status"] == "ok"]
-    written = _written(data.problems)
+    written = _written(data.problems, borrowing)
     rho = data.outcomes["rho"].dropna()
     return _known(
         {
@@ -135,9 +138,9 @@ def _update_metrics(updates: pd.DataFrame) -> dict[str, float | None]:
     return result
 
 
-def _written(problems: pd.DataFrame) -> pd.DataFrame:
-    """Valid problems whose program a teacher wrote; those of `code_f` come from the buffer."""
-    return problems[(problems["status"] == "ok") & (problems["problem_type"] != "code_f")]
+def _written(problems: pd.DataFrame, borrowing: Collection[str]) -> pd.DataFrame:
+    """Valid problems whose program a teacher wrote; those of `borrowing` types (`code_f`) come from the buffer."""
+    return problems[(problems["status"] == "ok") & ~problems["problem_type"].isin(list(borrowing))]
 
 
 def _top_share(keys: pd.Series) -> float | None:
@@ -148,8 +151,8 @@ def _top_share(keys: pd.Series) -> float | None:
 class _Coverage:
     """Cells of the archive reached so far, and those that no seed problem reaches."""
 
-    def __init__(self, run: RunDirectory) -> None:
-        self.seeds = {*cells([complexity(row["program"]) for row in run.table(0, "init", "buffer")]).tolist()}
+    def __init__(self, run: RunDirectory, domain: Domain) -> None:
+        self.seeds = {*cells([domain.measures(row["program"]) for row in run.table(0, "init", "buffer")]).tolist()}
         self.reached: set[int] = set()
 
     def add(self, written: pd.DataFrame) -> Metrics:
@@ -162,7 +165,7 @@ class _Coverage:
         }
 
 
-def _member_rows(run: RunDirectory, step: int, data: Step) -> Iterator[Row]:
+def _member_rows(run: RunDirectory, step: int, data: Step, borrowing: Collection[str]) -> Iterator[Row]:
     """Metrics of every member as it was trained in the step; ratings are those after it."""
     before = Population.from_json(run.state(step - 1).members)
     after = {member.id: member for member in Population.from_json(run.state(step).members).members}
@@ -177,7 +180,7 @@ def _member_rows(run: RunDirectory, step: int, data: Step) -> Iterator[Row]:
             "valid_share": (problems["status"] == "ok").mean(),
             "taught_solve_rate": taught["rho"].mean(),
             "teacher_reward": taught["reward"].mean(),
-            "n_nodes": _written(problems)["n_nodes"].mean(),
+            "n_nodes": _written(problems, borrowing)["n_nodes"].mean(),
             "solve_rate": (tried["verdict"] == "correct").mean(),
             "student_reward": tried["reward"].mean(),
             **{name: value for name, value in _update_metrics(updates).items() if len(updates)},

@@ -7,11 +7,14 @@ adapter. Who attends to whom is the caller's: the attention of every layer is ha
 `llama.LlamaForward` runs models of Llama's shape faster. Both give the same states.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
@@ -32,10 +35,16 @@ class Attend(Protocol):
 
 
 class Forward(Protocol):
-    """A frozen base with adapters, over one row of tokens."""
+    """A frozen base with adapters, over one row of tokens, on one device."""
 
-    def states(self, ids: Tensor, positions: Tensor, segments: Sequence[Segment], attend: Attend) -> Tensor:
+    device: torch.device
+
+    def states(
+        self, ids: Tensor, positions: Tensor, segments: Sequence[Segment], attend: Attend, recompute: bool = False
+    ) -> Tensor:
         """Last hidden states (n, width) of tokens `ids` (n,) at `positions` (n,); segments cover the row.
+
+        With `recompute` each layer keeps its input alone for the backward pass, and is computed again there.
 
         Raises:
             ValueError: segments do not cover the row, or positions leave the base's window.
@@ -56,16 +65,21 @@ class HookedForward:
 
     def __init__(self, model: PreTrainedModel, lora: MultiLora) -> None:
         self.model, self.lora = model, lora
+        self.device = model.device
         AttentionInterface.register(IMPLEMENTATION, _attention)
         AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
         model.set_attn_implementation(IMPLEMENTATION)
 
-    def states(self, ids: Tensor, positions: Tensor, segments: Sequence[Segment], attend: Attend) -> Tensor:
+    def states(
+        self, ids: Tensor, positions: Tensor, segments: Sequence[Segment], attend: Attend, recompute: bool = False
+    ) -> Tensor:
         """See `Forward`."""
         window = getattr(self.model.config, "sliding_window", None)
         if window is not None and int(positions.max()) >= window:
             raise ValueError(f"base: expected positions within its window of {window}, found {int(positions.max())}")
-        with self.lora.segments(segments):
+        layers = self.model.get_decoder().layers if recompute and torch.is_grad_enabled() else []
+        again = partial(self.lora.segments, segments)
+        with self.lora.segments(segments), _recomputed(layers, again):
             output = self.model.get_decoder()(
                 input_ids=ids[None],
                 position_ids=positions[None],
@@ -80,6 +94,21 @@ class HookedForward:
         """See `Forward`."""
         logits: Tensor = self.model.get_output_embeddings()(states)
         return logits.float()
+
+
+@contextmanager
+def _recomputed(layers: Iterable[torch.nn.Module], again: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """Within it each layer's forward pass is a checkpoint, which runs once more in the context `again`."""
+    contexts = lambda: (nullcontext(), again())  # noqa: E731
+    for layer in layers:
+        layer.forward = partial(  # shadows the method
+            checkpoint, layer.forward, use_reentrant=False, preserve_rng_state=False, context_fn=contexts
+        )
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward
 
 
 def _attention(

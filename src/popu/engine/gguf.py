@@ -15,7 +15,10 @@ def file_of_package(name: str) -> Path:
 
     Raises ArtifactError where it is not installed or does not hold exactly one.
     """
-    spec = find_spec(name)
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):  # a name that no package can have, or of one within a package that is absent
+        spec = None
     places = list(spec.submodule_search_locations or []) if spec else []
     files = [path for place in places for path in Path(place).glob("*.gguf")]
     if len(files) != 1:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from popu.engine.flat import Attend
@@ -64,28 +65,33 @@ class LlamaForward:
         self.embedding, self.head = decoder.embed_tokens, model.get_output_embeddings()
         self.layers = [_layer(layer, names) for layer in decoder.layers]
         self.norm = _norm(decoder.norm)
+        self.device = self.embedding.weight.device
         n_positions = model.config.max_position_embeddings
-        cos, sin = decoder.rotary_emb(self.embedding.weight[:1, None], torch.arange(n_positions)[None])
+        cos, sin = decoder.rotary_emb(
+            self.embedding.weight[:1, None], torch.arange(n_positions, device=self.device)[None]
+        )
         half = cos.shape[-1] // 2
         self.cos = cos[0, :, None]  # (n_positions, 1, d)
         self.sin = torch.cat([-sin[0, :, None, :half], sin[0, :, None, half:]], -1)  # of the halves exchanged
         self._adapters: Adapters | None = None
 
-    def states(self, ids: Tensor, positions: Tensor, segments: Sequence[Segment], attend: Attend) -> Tensor:
+    def states(
+        self, ids: Tensor, positions: Tensor, segments: Sequence[Segment], attend: Attend, recompute: bool = False
+    ) -> Tensor:
         """See `flat.Forward`."""
         if sum(segment.n_tokens for segment in segments) != len(ids):
             raise ValueError(f"segments: expected {len(ids)} tokens, found {sum(s.n_tokens for s in segments)}")
         if int(positions.max()) >= len(self.cos):
             raise ValueError(f"base: expected positions below {len(self.cos)}, found {int(positions.max())}")
         adapters = self._side_by_side(segments)
-        cos, sin = self.cos[positions], self.sin[positions]
+        angles = self.cos[positions], self.sin[positions]
         hidden = self.embedding(ids)
         for i, layer in enumerate(self.layers):
-            hidden = hidden + self._attention(
-                i, layer, _normed(hidden, layer.attention_norm), cos, sin, adapters, attend
-            )
-            gate, up = adapters.apply(layer.gate_up, _normed(hidden, layer.feed_norm)).chunk(2, -1)
-            hidden = hidden + adapters.apply(layer.down, F.silu(gate) * up)
+            arguments = (i, layer, hidden, angles, adapters, attend)
+            if recompute and torch.is_grad_enabled():
+                hidden = checkpoint(self._layer, *arguments, use_reentrant=False, preserve_rng_state=False)
+            else:
+                hidden = self._layer(*arguments)
         return _normed(hidden, self.norm)
 
     def logits(self, states: Tensor) -> Tensor:
@@ -93,10 +99,24 @@ class LlamaForward:
         logits: Tensor = self.head(states)
         return logits.float()
 
+    def _layer(
+        self,
+        i: int,
+        layer: Layer,
+        hidden: Tensor,
+        angles: tuple[Tensor, Tensor],
+        adapters: "Adapters",
+        attend: Attend,
+    ) -> Tensor:
+        hidden = hidden + self._attention(i, layer, _normed(hidden, layer.attention_norm), angles, adapters, attend)
+        gate, up = adapters.apply(layer.gate_up, _normed(hidden, layer.feed_norm)).chunk(2, -1)
+        return hidden + adapters.apply(layer.down, F.silu(gate) * up)
+
     def _attention(
-        self, i: int, layer: Layer, x: Tensor, cos: Tensor, sin: Tensor, adapters: "Adapters", attend: Attend
+        self, i: int, layer: Layer, x: Tensor, angles: tuple[Tensor, Tensor], adapters: "Adapters", attend: Attend
     ) -> Tensor:
         d = self.head_dim
+        cos, sin = angles
         heads = adapters.apply(layer.qkv, x).view(len(x), -1, d)
         n_q, n_kv, _ = (width // d for _, width in layer.qkv.parts)
         turned, v = heads.split([n_q + n_kv, n_kv], 1)

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+CPU = torch.device("cpu")
+
 
 class Rectangle:
     """Stretches of a flat row as a padded (n, width) rectangle; where padding is, `index` names another token.
@@ -14,15 +16,15 @@ class Rectangle:
     `bias`: (n, width), 0 at tokens and -inf at padding.
     """
 
-    def __init__(self, lengths: Sequence[int], offset: int) -> None:
+    def __init__(self, lengths: Sequence[int], offset: int, device: torch.device = CPU) -> None:
         self.n, self.width, self.n_tokens = len(lengths), max(lengths, default=0), int(sum(lengths))
         sizes = np.asarray(lengths, np.int64)
         live = np.arange(self.width) < sizes[:, None]
         index = np.full((self.n, self.width), offset, np.int64)
         index[live] = offset + np.arange(self.n_tokens)
-        self.index = torch.from_numpy(index.reshape(-1))
-        self.places = torch.from_numpy(np.flatnonzero(live))
-        self.bias = torch.from_numpy(np.where(live, np.float32(0), np.float32("-inf")))
+        self.index = torch.from_numpy(index.reshape(-1)).to(device)
+        self.places = torch.from_numpy(np.flatnonzero(live)).to(device)
+        self.bias = torch.from_numpy(np.where(live, np.float32(0), np.float32("-inf"))).to(device)
 
     @property
     def full(self) -> bool:

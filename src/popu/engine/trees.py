@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from popu.engine.rectangle import Rectangle
+from popu.engine.rectangle import CPU, Rectangle
 
 PLAIN_WIDTH = 256  # tokens up to which the scores of a sequence are held as one matrix
 BUNDLE = 8  # branches of one prefix that attend to it in one product
@@ -37,7 +37,7 @@ class FlatTrees:
     the prefixes' last tokens are.
     """
 
-    def __init__(self, trees: Sequence[Tree]) -> None:
+    def __init__(self, trees: Sequence[Tree], device: torch.device = CPU) -> None:
         prefix_lengths = np.array([len(tree.prefix) for tree in trees], np.int64)
         branches = [branch for tree in trees for branch in tree.branches]
         owners = np.repeat(np.arange(len(trees)), [len(tree.branches) for tree in trees])
@@ -45,18 +45,16 @@ class FlatTrees:
         read = np.maximum(predicted - 1, 0)
         ends = np.cumsum(prefix_lengths) - 1
         n_prefix = int(prefix_lengths.sum())
-        self.ends = torch.from_numpy(ends)
-        self.tokens = torch.from_numpy(_flat(branches))
-        self.ids = torch.from_numpy(
-            np.concatenate([_flat([tree.prefix for tree in trees]), _flat([branch[:-1] for branch in branches])])
-        )
-        self.positions = torch.from_numpy(
-            np.concatenate([_within(prefix_lengths), np.repeat(prefix_lengths[owners], read) + _within(read)])
-        )
+        ids = np.concatenate([_flat([tree.prefix for tree in trees]), _flat([branch[:-1] for branch in branches])])
+        positions = np.concatenate([_within(prefix_lengths), np.repeat(prefix_lengths[owners], read) + _within(read)])
         within = _within(predicted)
         before = np.repeat(n_prefix + np.cumsum(read) - read, predicted) + within - 1
-        self.sources = torch.from_numpy(np.where(within == 0, np.repeat(ends[owners], predicted), before))
-        self.attention = TreeAttention(Rectangle(prefix_lengths.tolist(), 0), *_bundles(owners, read, n_prefix))
+        sources = np.where(within == 0, np.repeat(ends[owners], predicted), before)
+        self.ends, self.tokens, self.ids, self.positions, self.sources = (
+            torch.from_numpy(array).to(device) for array in (ends, _flat(branches), ids, positions, sources)
+        )
+        prefixes = Rectangle(prefix_lengths.tolist(), 0, device)
+        self.attention = TreeAttention(prefixes, *_bundles(owners, read, n_prefix, device))
 
 
 class TreeAttention:
@@ -71,7 +69,8 @@ class TreeAttention:
         self.prefixes, self.branches, self.owners, self.keep = prefixes, branches, owners, keep
         self.kept: list[tuple[Tensor, Tensor]] = []
         self.bias = prefixes.bias[owners][:, None, None]
-        self.causal = torch.full((branches.width, branches.width), float("-inf")).triu(1)
+        square = (branches.width, branches.width)
+        self.causal = torch.full(square, float("-inf"), device=self.bias.device).triu(1)
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
         """See `flat.Attend`."""
@@ -103,12 +102,12 @@ def _causal_attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
     if t > PLAIN_WIDTH:
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
     q, k, v = (tensor.reshape(n * h, t, d) for tensor in (q, k, v))
-    causal = torch.full((t, t), float("-inf"), dtype=q.dtype).triu(1)
+    causal = torch.full((t, t), float("-inf"), dtype=q.dtype, device=q.device).triu(1)
     p = torch.softmax(torch.baddbmm(causal, q, k.transpose(1, 2), alpha=scale), -1)
     return torch.bmm(p, v).view(n, h, t, d)
 
 
-def _bundles(owners: np.ndarray, lengths: np.ndarray, offset: int) -> tuple[Rectangle, Tensor]:
+def _bundles(owners: np.ndarray, lengths: np.ndarray, offset: int, device: torch.device) -> tuple[Rectangle, Tensor]:
     """Branches of these lengths, bundled: their rectangle, and the prefix of every bundle.
 
     `owners`: the prefix of every branch, ascending. A prefix with many branches has several bundles, so that few cells
@@ -120,7 +119,7 @@ def _bundles(owners: np.ndarray, lengths: np.ndarray, offset: int) -> tuple[Rect
     bundle = np.cumsum(rank % size == 0) - 1
     cells = np.zeros((len(starts), size), np.int64)
     cells[bundle, rank % size] = lengths
-    return Rectangle(cells.reshape(-1).tolist(), offset), torch.from_numpy(owners[starts])
+    return Rectangle(cells.reshape(-1).tolist(), offset, device), torch.from_numpy(owners[starts]).to(device)
 
 
 def _repeat(heads: Tensor, n_heads: int) -> Tensor:

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from popu.config import Run
+from popu.domains.domain import domain_of
 from popu.engine.base import TransformersEngine
 from popu.engine.protocol import Request
 from popu.population.adapter import Adapter
 from popu.population.member import Member
-from popu.problems.check import answer_of, judge
-from popu.problems.prompts import solver_prompt
-from popu.problems.types import Problem
+from popu.problems.types import Attempt, Problem
 from popu.sandbox.executor import Executor
 from popu.sandbox.verdicts import Verdict
 from popu.seeds import derive_seed
@@ -46,9 +45,9 @@ def cross_play(
 
     Problems whose prompt leaves no room for an answer are left out.
     """
-    sampling = settings.training.sampling
+    domain, sampling = domain_of(settings.training), settings.training.sampling
     prompts = {
-        (time.arm, time.seed, time.step, i): engine.encode(solver_prompt(problem, settings.base.prompt_style))
+        (time.arm, time.seed, time.step, i): engine.encode(domain.solve_prompt(problem, settings.base.prompt_style))
         for time in times
         for i, (_, problem) in enumerate(time.problems)
     }
@@ -68,17 +67,17 @@ def cross_play(
             name = f"{posing.arm}/{posing.step}/{i}"
             requests.append(Request(name, prompt, student, samples, budget, sampling.temperature, seed))
         groups = engine.generate(requests, adapters, check)
-        answers = [
-            answer_of(posing.problems[i][1], engine.decode(c.tokens), c.finish_reason == "length")
+        attempts = [
+            Attempt(posing.problems[i][1], engine.decode(c.tokens), c.finish_reason == "length")
             for (posing, i, _), group in zip(planned, groups, strict=True)
             for c in group
         ]
-        judged = iter(judge(answers, executor))
-        attempts: Counter[tuple[str, int, str, str]] = Counter()
+        judged = iter(domain.judge(attempts, executor))
+        tried: Counter[tuple[str, int, str, str]] = Counter()
         correct: Counter[tuple[str, int, str, str]] = Counter()
         for posing, i, student in planned:
             key = (posing.arm, posing.step, posing.problems[i][0], student)
-            attempts[key] += samples
+            tried[key] += samples
             correct[key] += sum(next(judged).verdict is Verdict.CORRECT for _ in range(samples))
         rows += [
             {
@@ -92,7 +91,7 @@ def cross_play(
                 "n_attempts": n,
                 "n_correct": correct[arm, step, teacher, student],
             }
-            for (arm, step, teacher, student), n in attempts.items()
+            for (arm, step, teacher, student), n in tried.items()
         ]
     return rows
 

@@ -14,7 +14,7 @@ import sys
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -36,7 +36,12 @@ def rows(dataset: str, data_dir: Path | None = None) -> list[Row]:
 
     Raises ArtifactError for a file that is missing, altered or not to be had, KeyError for an unknown data set.
     """
-    return [row for source in SOURCES[dataset] for row in read_rows(found(source, data_dir), source)]
+    return rows_of(SOURCES[dataset], data_dir)
+
+
+def rows_of(sources: Sequence[Source], data_dir: Path | None = None) -> list[Row]:
+    """The rows of some files. Raises ArtifactError as `rows`."""
+    return [row for source in sources for row in read_rows(found(source, data_dir), source)]
 
 
 def cache_directory() -> Path:

@@ -1,15 +1,14 @@
-"""Scores members on the held-out grammar suite: several samples at temperature 1, and greedy."""
+"""Scores members on the held-out suite of their domain: several samples at temperature 1, and greedy."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from popu.config import Run
+from popu.domains.domain import domain_of
 from popu.engine.base import TransformersEngine
 from popu.engine.protocol import Request
-from popu.grammar.suite import Task
 from popu.population.adapter import Adapter
-from popu.problems.check import answer_of, judge
-from popu.problems.prompts import solver_prompt
+from popu.problems.types import Attempt, Task
 from popu.sandbox.executor import Executor
 from popu.sandbox.verdicts import Verdict
 from popu.seeds import derive_seed
@@ -32,11 +31,12 @@ def score(
     Members of different `places` (0 where none is given) draw independent samples; those in equal ones, also of two
     runs of a seed, draw equal random numbers, so that they are compared on them.
     """
+    domain = domain_of(settings.training)
     adapters = {name: adapter for name, adapter in members.items() if adapter is not None}
     requests, owners = [], []
     for name, adapter in members.items():
         for i, task in enumerate(tasks):
-            prompt = engine.encode(solver_prompt(task.problem, settings.base.prompt_style))
+            prompt = engine.encode(domain.solve_prompt(task.problem, settings.base.prompt_style))
             for temperature, n in ((1.0, samples), (0.0, 1)):
                 requests.append(
                     Request(
@@ -51,12 +51,12 @@ def score(
                 )
                 owners.append((name, i, temperature))
     groups = engine.generate(requests, adapters, check)
-    answers = [
-        answer_of(tasks[i].problem, engine.decode(completion.tokens), completion.finish_reason == "length")
+    attempts = [
+        Attempt(tasks[i].problem, engine.decode(completion.tokens), completion.finish_reason == "length")
         for (_, i, _), group in zip(owners, groups, strict=True)
         for completion in group
     ]
-    judged = iter(judge(answers, executor))
+    judged = iter(domain.judge(attempts, executor))
     scores: dict[str, dict[int, list[Any]]] = {name: {} for name in members}
     for (name, i, temperature), group in zip(owners, groups, strict=True):
         n_correct = sum(next(judged).verdict is Verdict.CORRECT for _ in group)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from popu.evaluate.sources import Source
 from popu.sandbox.executor import Executor
 
 
@@ -43,3 +44,6 @@ class Suite:
     score: Callable[[Sequence[BenchmarkTask], Sequence[str], Executor], list[TaskScore]]
     chat_prompt: str = "{prompt}"
     """What a chat model is asked; a base model goes on where the bare prompt ends."""
+    sources: tuple[Source, ...] = ()
+    """The data files of an installed suite, whose rows `tasks` is given; without any it makes its tasks itself. Ours
+    have theirs in `popu.evaluate.sources.SOURCES`."""

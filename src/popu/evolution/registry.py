@@ -1,26 +1,16 @@
-"""The operators by name: every file of `operators` defines one as OPERATOR."""
+"""The operators by name: every file of `operators` defines one as OPERATOR; others are installed (docs/extend.md)."""
 
-from difflib import get_close_matches
-from importlib import import_module
-from pkgutil import iter_modules
-
-from popu.evolution import operators
+from popu import plugins
+from popu.errors import ConfigError
 from popu.evolution.operator import Operator
 
-
-def _all_operators() -> dict[str, Operator]:
-    found = [
-        import_module(f"{operators.__name__}.{module.name}").OPERATOR for module in iter_modules(operators.__path__)
-    ]
-    return {operator.name: operator for operator in found}
-
-
-OPERATORS = _all_operators()
+OPERATORS = {name: plugins.load("operators", name, Operator) for name in plugins.BUILT_IN["operators"]}
+"""Our own."""
 
 
 def get_operator(name: str) -> Operator:
-    """The operator of that name. Raises ValueError naming the nearest valid name."""
-    if name not in OPERATORS:
-        nearest = get_close_matches(name, sorted(OPERATORS), 1, 0.0)[0]
-        raise ValueError(f"operator: expected one of {sorted(OPERATORS)}, found {name!r}; did you mean {nearest!r}?")
-    return OPERATORS[name]
+    """The operator of that name, ours or installed. Raises ConfigError naming the nearest valid name."""
+    try:
+        return plugins.load("operators", name, Operator)
+    except ConfigError as error:
+        raise ConfigError(f"operator: {error}") from error

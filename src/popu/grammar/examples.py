@@ -15,7 +15,7 @@ from typing import Literal, cast
 from popu.grammar.levels import PRETRAINING_LEVELS, UNSEEN_LEVELS
 from popu.grammar.programs import Kind, sample_arguments, sample_program
 from popu.problems.duplicates import program_key
-from popu.problems.types import N_PAIRS, Problem, ProblemType, Reference
+from popu.problems.types import N_PAIRS, Problem, Reference
 from popu.problems.values import Arguments, canonical, canonical_arguments
 
 Split = Literal["pretraining", "heldout"]
@@ -64,7 +64,7 @@ def sample_examples(levels: tuple[int, ...], split: Split, rng: random.Random) -
         yield sample_example(rng.choice(levels), split, rng)
 
 
-def problems_of(example: Example, problem_type: ProblemType) -> list[Problem]:
+def problems_of(example: Example, problem_type: str) -> list[Problem]:
     """One problem a pair for `code_o` and `code_i`, one of all pairs for `code_f`.
 
     Those of `code_f` are in order of length and text, every second one first: a base that writes them so keeps them

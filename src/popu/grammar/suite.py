@@ -1,21 +1,11 @@
 """The held-out suite: grammar problems that pretraining has not seen, by level and type."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from popu.grammar.examples import problems_of, sample_example
 from popu.grammar.levels import LEVELS
-from popu.problems.types import PROBLEM_TYPES, Problem
+from popu.problems.types import PROBLEM_TYPES, Task
 from popu.seeds import derive_rng
-
-
-@dataclass(frozen=True)
-class Task:
-    """One problem of the suite with its level."""
-
-    task_id: str
-    level: int
-    problem: Problem
 
 
 def heldout_suite(tasks_per_level: int, seed: int = 0, levels: Sequence[int] = tuple(LEVELS)) -> list[Task]:

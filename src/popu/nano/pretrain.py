@@ -17,11 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from popu.artifacts import atomic_write
+from popu.artifacts import write_tensors
 from popu.engine.trees import Tree
 from popu.nano.corpus import Row
 from popu.nano.packing import pack
@@ -235,8 +234,7 @@ def _endless(corpora: Sequence[Path], phase: Phase) -> Iterator[Batch]:
 def _save(optimizer: torch.optim.AdamW, names: dict[str, torch.nn.Parameter], step: int, directory: Path) -> None:
     tensors = {f"model.{name}": parameter.detach().contiguous() for name, parameter in names.items()}
     tensors |= {f"optimizer.{key}": value for key, value in state_tensors(optimizer, names).items()}
-    with atomic_write(directory / "progress.safetensors") as path:
-        save_file(tensors, path, metadata={"step": str(step)})
+    write_tensors(directory / "progress.safetensors", tensors, {"step": str(step)})
 
 
 def _resume(optimizer: torch.optim.AdamW, names: dict[str, torch.nn.Parameter], directory: Path) -> int:

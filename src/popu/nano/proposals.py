@@ -7,9 +7,9 @@ from popu.engine.base import TransformersEngine
 from popu.engine.protocol import Request
 from popu.grammar.examples import reference_of, sample_example
 from popu.grammar.levels import PRETRAINING_LEVELS, measure_level
-from popu.problems.check import Proposal, Validated, answer_of, judge, validate
+from popu.problems.check import answer_of, judge, validate
 from popu.problems.prompts import proposer_prompt, solver_prompt
-from popu.problems.types import PROBLEM_TYPES, Problem, ProblemType
+from popu.problems.types import PROBLEM_TYPES, Problem, ProblemType, Proposal, Validated
 from popu.sandbox.executor import Executor
 from popu.sandbox.verdicts import Status, Verdict
 from popu.seeds import derive_rng, derive_seed

@@ -7,12 +7,10 @@ from typing import Any
 
 from popu.config import Config, arm_training, read_config
 from popu.errors import ConfigError
-from popu.plan.fit import GB, check_fits
-from popu.plan.memory import Memory, memory
+from popu.plan.fit import check_fits
+from popu.plan.memory import GB, Memory, memory
 from popu.plan.shape import adapter_bytes, optimizer_bytes, parameters, shape_of
 from popu.plan.work import (
-    ACCELERATOR,
-    MACHINE,
     NAMES,
     Assumptions,
     Disk,
@@ -40,6 +38,10 @@ class Hardware:
     n_devices: int = 0
     memory_gb: float = 0.0
 
+    def of_a_run(self, config: Config) -> int:
+        """Devices that a run takes: `gpus`, at least one where there are any."""
+        return max(1, config.gpus) if self.n_devices else 0
+
 
 @dataclass(frozen=True)
 class ArmPlan:
@@ -62,12 +64,13 @@ class ArmPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """An experiment. `seconds`: its runs side by side on the devices, each on one."""
+    """An experiment. `seconds`: its runs side by side on the devices, each on `devices_a_run`."""
 
     experiment: str
     base: str
     base_parameters: int
     hardware: Hardware
+    devices_a_run: int
     given: Assumptions
     sources: Mapping[str, str]
     arms: tuple[ArmPlan, ...]
@@ -79,15 +82,16 @@ class Plan:
 def plan(config: Config, hardware: Hardware, stated: Mapping[str, float]) -> Plan:
     """The figures of all arms; `stated` are assumptions that replace the defaults. Raises ConfigError."""
     shape = shape_of(Path(config.base.path))
-    rates = ACCELERATOR if hardware.n_devices else MACHINE
-    given, sources = assumptions(shape, config.training, config.engine, rates)
+    device_gb, n_devices = hardware.memory_gb, hardware.of_a_run(config)
+    given, sources = assumptions(shape, config.training, config.engine, device_gb)
     given, sources = replace(given, **stated), {**sources, **dict.fromkeys(stated, STATED)}
     arms = []
     for arm in config.arms:
         training = arm_training(config, arm)
-        expected = expected_work(training, config.engine, given)
+        expected = expected_work(training, config.engine, given, n_devices)
         checked = sorted({max(1, round(share * training.steps)) for share in DISK_SHARES})
-        most = most_work(training, config.engine, given)
+        most = most_work(training, config.engine, given, n_devices)
+        scoring_s = heldout_seconds(training, config.engine, config.heldout, given, n_devices)
         arms.append(
             ArmPlan(
                 arm=arm,
@@ -96,13 +100,13 @@ def plan(config: Config, hardware: Hardware, stated: Mapping[str, float]) -> Pla
                 n_members=n_members(training),
                 expected=expected,
                 most=most,
-                memory=memory(shape, training, config.engine),
+                memory=memory(shape, training, config.engine, device_gb),
                 adapter_bytes=adapter_bytes(shape, training.lora),
                 optimizer_bytes=optimizer_bytes(shape, training.lora),
                 disk=tuple(disk(shape, training, expected, step) for step in checked),
                 disk_at_most=busiest_disk(shape, training, most),
                 heldout_completions=heldout_completions(training, config.heldout),
-                run_seconds=training.steps * expected.seconds + heldout_seconds(training, config.heldout, given),
+                run_seconds=training.steps * expected.seconds + scoring_s,
             )
         )
     runs = [arm.run_seconds for arm in arms for _ in range(arm.n_runs)]
@@ -111,18 +115,19 @@ def plan(config: Config, hardware: Hardware, stated: Mapping[str, float]) -> Pla
         base=config.base.path,
         base_parameters=parameters(shape),
         hardware=hardware,
+        devices_a_run=n_devices,
         given=given,
         sources=sources,
         arms=tuple(arms),
-        seconds=side_by_side(runs, max(1, hardware.n_devices)),
+        seconds=side_by_side(runs, max(1, hardware.n_devices // max(1, n_devices))),
         disk_bytes=sum(arm.n_runs * arm.disk[-1].total for arm in arms),
         sandbox_core_hours=sum(arm.n_runs * arm.steps * arm.expected.sandbox_core_s for arm in arms) / 3600,
     )
 
 
-def side_by_side(seconds: Sequence[float], n_devices: int) -> float:
-    """When the last run ends, the longest begun first, each on the device that is free first."""
-    ends = [0.0] * n_devices
+def side_by_side(seconds: Sequence[float], n_places: int) -> float:
+    """When the last run ends, the longest begun first, each where a run ends first."""
+    ends = [0.0] * n_places
     for duration in sorted(seconds, reverse=True):
         ends[ends.index(min(ends))] += duration
     return max(ends)
@@ -130,10 +135,23 @@ def side_by_side(seconds: Sequence[float], n_devices: int) -> float:
 
 def check(config: Config, found: Plan) -> None:
     """Raises ConfigError for the arm that takes the most, where it does not fit; without devices nothing is refused."""
-    if found.hardware.n_devices:
-        largest = max(found.arms, key=lambda arm: arm.memory.peak).arm
-        room = found.hardware.memory_gb - found.given.reserve_gb
-        check_fits(shape_of(Path(config.base.path)), arm_training(config, largest), config.engine, largest, room)
+    hardware, n_devices = found.hardware, found.devices_a_run
+    if not hardware.n_devices:
+        return
+    if n_devices > hardware.n_devices:
+        raise ConfigError(
+            f"gpus: expected at most {hardware.n_devices}, the devices that there are, found {config.gpus}"
+        )
+    settings = config.engine.vllm
+    wanted = settings.tensor_parallel * settings.data_parallel
+    if config.engine.kind == "vllm" and wanted > n_devices:
+        raise ConfigError(
+            f"engine.vllm: expected tensor_parallel times data_parallel to be at most the {n_devices} devices of a run "
+            f"(gpus), found {wanted}"
+        )
+    largest = max(found.arms, key=lambda arm: arm.memory.peak).arm
+    training, reserve = arm_training(config, largest), found.given.reserve_gb
+    check_fits(shape_of(Path(config.base.path)), training, config.engine, largest, hardware.memory_gb, reserve)
 
 
 def recommended(directory: Path, hardware: Hardware) -> Path:

@@ -20,6 +20,7 @@ class Shape:
     """A decoder of gated feed-forward layers and grouped attention (Llama, Mistral, Qwen2); widths in units.
 
     `tied`: input and output embedding are one matrix. `biased`: the linear modules that have a bias.
+    `positions`: the longest text that it takes, in tokens.
     """
 
     hidden: int
@@ -31,6 +32,7 @@ class Shape:
     vocab: int
     tied: bool
     biased: tuple[str, ...] = ()
+    positions: int = 32_768
 
     @property
     def linears(self) -> dict[str, tuple[int, int]]:
@@ -54,7 +56,8 @@ KNOWN = {
     "qwen2.5-coder-1.5b": Shape(1536, 28, 12, 2, 128, 8960, 151_936, True, _QKV),
     "qwen2.5-coder-3b": Shape(2048, 36, 16, 2, 128, 11_008, 151_936, True, _QKV),
     "qwen2.5-coder-7b": Shape(3584, 28, 28, 4, 128, 18_944, 152_064, False, _QKV),
-    "smollm2": Shape(576, 30, 9, 3, 64, 1536, 49_152, True),  # SmolLM2-135M, where this workflow puts it
+    # SmolLM2-135M, where this workflow puts it
+    "smollm2": Shape(576, 30, 9, 3, 64, 1536, 49_152, True, positions=8192),
 }
 
 
@@ -90,6 +93,7 @@ def shape_of_config(config: Mapping[str, Any], file: Path) -> Shape:
             vocab=int(config["vocab_size"]),
             tied=bool(config.get("tie_word_embeddings", False)),
             biased=_biased(kind, config),
+            positions=int(config["max_position_embeddings"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ArtifactError(f"{file}: expected the widths of a model, found: {error!r}") from error

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from popu.plan.fit import GB
-from popu.plan.memory import Memory
+from popu.plan.memory import GB, Memory
 from popu.plan.report import ArmPlan, Plan
 
 
@@ -12,7 +11,9 @@ def as_text(found: Plan) -> str:
     """What is taken as given first, then every arm, then the totals."""
     devices = found.hardware
     where = (
-        f"{devices.n_devices} x {devices.memory_gb:.0f} GB, a run on one of them" if devices.n_devices else "no device"
+        f"{devices.n_devices} x {devices.memory_gb:.0f} GB, a run on {found.devices_a_run}"
+        if devices.n_devices
+        else "no device"
     )
     lines = [
         f"{found.experiment}: base {found.base}, {found.base_parameters:,} parameters; {where}",
@@ -57,13 +58,20 @@ def _disk(arm: ArmPlan) -> Iterable[str]:
 
 
 def _memory(memory: Memory) -> Iterable[str]:
+    if not memory.peak:
+        yield "  nothing on a device: the transformers engine and an update with device cpu take the machine's memory"
+        return
     base = f"weights {_bytes(memory.weights)}, adapters {_bytes(memory.adapters)}"
     yield f"  device memory at most {_bytes(memory.peak)}: {base}"
+    own = f"weights {_bytes(memory.engine_weights)}, adapters {_bytes(memory.slots)}, " if memory.engine_weights else ""
     reading = f"reading prompts {_bytes(memory.reading)} or sampling {_bytes(memory.sampling)}"
-    yield f"    and to generate {_bytes(memory.generate)}: cache {_bytes(memory.cache)}, {reading}"
+    if memory.generate:
+        yield f"    and to generate {_bytes(memory.generate)}: {own}cache {_bytes(memory.cache)}, {reading}"
     backward = f"activations {_bytes(memory.activations)}, attention {_bytes(memory.scores)}"
     parts = f"{backward}, logits {_bytes(memory.logits)}; or {_bytes(memory.drift)} for the KL to the base"
-    yield f"    or to update {_bytes(memory.update)}: states {_bytes(memory.states)}, {parts}"
+    if memory.update:
+        beside = "or" if memory.released and memory.generate else "and"
+        yield f"    {beside} to update {_bytes(memory.update)}: states {_bytes(memory.states)}, {parts}"
 
 
 def _number(value: float) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields, replace
 
 from popu.config import Engine, Heldout, Training
 from popu.grammar.levels import LEVELS
-from popu.plan.memory import WIDTHS, decoded_together, longest_prompt, n_learners
+from popu.plan.memory import WIDTHS, decoded_together, longest_prompt, memory, n_learners, sequences_at_once
 from popu.plan.shape import Shape, adapter_bytes, optimizer_bytes, parameters
 from popu.problems.types import PROBLEM_TYPES
 from popu.stages.retention import KEPT_STEPS
@@ -27,8 +27,9 @@ class Assumptions:
     proposal_tokens: float
     answer_tokens: float
     read_tokens_s: float
-    """Tokens of prompts that a device reads a second, to generate."""
+    """Tokens of prompts that a device (else the machine) reads a second, to generate."""
     decode_tokens_s: float
+    """Tokens that it writes."""
     update_tokens_s: float
     """Tokens of prompts and completions through a forward and a backward pass."""
     forks_core_s: float
@@ -63,26 +64,35 @@ ACCELERATOR = Rates(1e14, 1e12)
 MACHINE = Rates(3e10, 1e10)  # two cores: docs/performance.md, a quarter of 120 GFLOP/s
 
 
-def assumptions(shape: Shape, training: Training, engine: Engine, rates: Rates) -> tuple[Assumptions, dict[str, str]]:
-    """What is known or else assumed of a base, and where each value comes from.
+def assumptions(
+    shape: Shape, training: Training, engine: Engine, device_gb: float = 0.0
+) -> tuple[Assumptions, dict[str, str]]:
+    """What is known or else assumed of a base, and where each value comes from; 0 GB: no device.
 
-    Reading takes 2 operations a parameter and token, an update 4: the base is frozen, so its weights have no gradients.
-    Decoding is bound by the same, or by reading the weights once for a token of each of the batch's sequences, half of
-    which are alive on average.
+    Reading takes 2 operations a parameter and token, an update 4: the base is frozen, so its weights have no gradients;
+    2 more where its layers are computed again. Decoding is bound by the same, or by reading the weights once for a
+    token of each of the sequences that are decoded together. The transformers engine generates on the machine's cores
+    in any case.
     """
-    n = parameters(shape)
-    if n < EMBEDDED_BELOW and rates is MACHINE:
+    n, width = parameters(shape), WIDTHS[engine.dtype]
+    if n < EMBEDDED_BELOW and not device_gb:
         return EMBEDDED, {**dict.fromkeys(NAMES, ASSUMED), **MEASURED, "forks_core_s": FORKS}
-    rows = decoded_together(training, engine)[0]
+    generates = ACCELERATOR if device_gb and engine.kind == "vllm" else MACHINE
+    updates = ACCELERATOR if device_gb and training.update.device == "cuda" else MACHINE
     length = training.sampling.max_new_tokens
+    prompt, text = min(1000, longest_prompt(training)), min(400, length / 2)
+    alive = decoded_together(training, engine)[0] / 2  # on average, as they end one by one
+    if engine.kind == "vllm":  # others take their places
+        found = memory(shape, training, engine, device_gb)
+        alive = sequences_at_once(shape, engine, found, prompt + text) if found.cache else engine.max_batch_rows
     guess = Assumptions(
         valid_share=0.5,
-        prompt_tokens=min(1000, longest_prompt(training)),
-        proposal_tokens=min(400, length / 2),
-        answer_tokens=min(400, length / 2),
-        read_tokens_s=rates.flops_s / (2 * n),
-        decode_tokens_s=min(rates.flops_s / (2 * n), rows / 2 * rates.bytes_s / (WIDTHS[engine.dtype] * n)),
-        update_tokens_s=rates.flops_s / (4 * n),
+        prompt_tokens=prompt,
+        proposal_tokens=text,
+        answer_tokens=text,
+        read_tokens_s=generates.flops_s / (2 * n),
+        decode_tokens_s=min(generates.flops_s / (2 * n), alive * generates.bytes_s / (width * n)),
+        update_tokens_s=updates.flops_s / ((6 if training.update.gradient_checkpointing else 4) * n),
         forks_core_s=EMBEDDED.forks_core_s,
         token_bytes=9,
         reserve_gb=2,
@@ -91,8 +101,25 @@ def assumptions(shape: Shape, training: Training, engine: Engine, rates: Rates) 
 
 
 @dataclass(frozen=True)
+class Spread:
+    """How many devices of a run generate side by side, and how many update."""
+
+    generating: int = 1
+    updating: int = 1
+
+
+def spread_of(training: Training, engine: Engine, n_devices: int) -> Spread:
+    """Of a run on `n_devices`: vLLM's copies and their parts; members, one on a device at a time."""
+    if not n_devices:
+        return Spread()
+    settings = engine.vllm
+    generating = settings.tensor_parallel * settings.data_parallel if engine.kind == "vllm" else 1
+    return Spread(generating, min(n_devices, n_members(training)) if training.update.device == "cuda" else 1)
+
+
+@dataclass(frozen=True)
 class Work:
-    """One step of one run, on one device; means where it is expected, bounds where it is at most."""
+    """One step of one run, on its devices; means where it is expected, bounds where it is at most."""
 
     prompts: int
     proposals: int
@@ -107,25 +134,29 @@ class Work:
     table_bytes: float
 
 
-def expected_work(training: Training, engine: Engine, given: Assumptions) -> Work:
+def expected_work(training: Training, engine: Engine, given: Assumptions, n_devices: int = 0) -> Work:
     """A step as the assumptions have it."""
     forks_s = 1 / given.forks_core_s
-    return _work(training, engine, given, FORKS_A_PROPOSAL * forks_s, forks_s)
+    spread = spread_of(training, engine, n_devices)
+    return _work(training, engine, given, spread, FORKS_A_PROPOSAL * forks_s, forks_s)
 
 
-def most_work(training: Training, engine: Engine, given: Assumptions) -> Work:
+def most_work(training: Training, engine: Engine, given: Assumptions, n_devices: int = 0) -> Work:
     """A step in which every proposal is valid, every text as long and every program as slow as the config allows."""
     new, cpu_s = training.sampling.max_new_tokens, training.verifier.cpu_s
     most = replace(
         given, valid_share=1.0, prompt_tokens=longest_prompt(training), proposal_tokens=new, answer_tokens=new
     )
-    return _work(training, engine, most, CPU_LIMITS_A_PROPOSAL * cpu_s, cpu_s)
+    spread = spread_of(training, engine, n_devices)
+    return _work(training, engine, most, spread, CPU_LIMITS_A_PROPOSAL * cpu_s, cpu_s)
 
 
-def _work(training: Training, engine: Engine, given: Assumptions, proposal_s: float, answer_s: float) -> Work:
-    """teachers * 3 types * prompts, each with its proposals; valid ones are problems, each with its rollouts."""
+def _work(
+    training: Training, engine: Engine, given: Assumptions, spread: Spread, proposal_s: float, answer_s: float
+) -> Work:
+    """teachers * types * prompts, each with its proposals; valid ones are problems, each with its rollouts."""
     wanted, update = training.proposals, training.update
-    prompts = n_learners(training)[0] * len(PROBLEM_TYPES) * wanted.prompts_per_type
+    prompts = n_learners(training)[0] * len(training.problem_types) * wanted.prompts_per_type
     proposals = prompts * wanted.proposals_per_prompt
     problems = proposals * given.valid_share
     rollouts = problems * training.rollouts.per_problem
@@ -136,7 +167,8 @@ def _work(training: Training, engine: Engine, given: Assumptions, proposal_s: fl
     learnt = sum(teachers) * ("teacher" in update.roles) + sum(students) * ("student" in update.roles)
     updated = learnt * update.epochs * (0.5 if update.schedule == "alternating" else 1.0)
     sandbox_core_s = proposals * proposal_s + RUN_SHARE * rollouts * answer_s
-    device_s = read / given.read_tokens_s + written / given.decode_tokens_s + updated / given.update_tokens_s
+    generating_s = (read / given.read_tokens_s + written / given.decode_tokens_s) / spread.generating
+    device_s = generating_s + updated / given.update_tokens_s / spread.updating
     return Work(
         prompts=prompts,
         proposals=proposals,
@@ -165,11 +197,14 @@ def heldout_completions(training: Training, heldout: Heldout) -> int:
     return (n_members(training) + 1) * tasks * (heldout.samples + 1)
 
 
-def heldout_seconds(training: Training, heldout: Heldout, given: Assumptions) -> float:
-    """Their device seconds; a prompt is read for the samples and for the greedy one."""
+def heldout_seconds(
+    training: Training, engine: Engine, heldout: Heldout, given: Assumptions, n_devices: int = 0
+) -> float:
+    """Their seconds on a run's devices; a prompt is read for the samples and for the greedy one."""
     completions = heldout_completions(training, heldout)
     read = completions / (heldout.samples + 1) * 2 * given.prompt_tokens
-    return read / given.read_tokens_s + completions * given.answer_tokens / given.decode_tokens_s
+    seconds = read / given.read_tokens_s + completions * given.answer_tokens / given.decode_tokens_s
+    return seconds / spread_of(training, engine, n_devices).generating
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,18 @@ and B of shape (d_out, rank). Files hold float32 and are byte-deterministic: equ
 
 import json
 import math
-import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
+from popu.artifacts import atomic_write, write_tensors
 from popu.population.card import card_text
 
 Factors: TypeAlias = tuple[Tensor, Tensor]  # A (rank, d_in), B (d_out, rank)
@@ -176,21 +176,13 @@ def write_adapter(directory: Path, adapter: Adapter, base_name: str, card: Mappi
         for suffix, factor in zip(KEY_SUFFIXES, adapter.factors[module], strict=True):
             tensors[KEY_PREFIX + module + suffix] = factor.detach().cpu().contiguous()
     _check_finite(directory / WEIGHTS_FILE, tensors)
-    directory.mkdir(parents=True, exist_ok=True)
-    _replace(directory / WEIGHTS_FILE, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
+    write_tensors(directory / WEIGHTS_FILE, tensors, {"format": "pt"})
     facts = {key: value for key, value in asdict(adapter.config).items() if value != {}} | dict(card)
-    _replace(directory / CARD_FILE, lambda path: path.write_bytes(card_text(base_name, facts).encode()))
+    with atomic_write(directory / CARD_FILE) as path:
+        path.write_bytes(card_text(base_name, facts).encode())
     config_text = json.dumps(_peft_config(adapter.config, base_name), indent=2, sort_keys=True) + "\n"
-    _replace(directory / CONFIG_FILE, lambda path: path.write_bytes(config_text.encode()))
-
-
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    write(temporary)
-    with temporary.open("rb") as handle:
-        os.fsync(handle.fileno())
-    temporary.chmod(0o644)  # safetensors creates its files for the owner only
-    os.replace(temporary, path)
+    with atomic_write(directory / CONFIG_FILE) as path:
+        path.write_bytes(config_text.encode())
 
 
 def _peft_config(config: LoraConfig, base_name: str) -> dict[str, object]:

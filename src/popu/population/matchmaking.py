@@ -6,14 +6,20 @@ that keeps every pair possible.
 """
 
 import random
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
+from typing import TypeAlias
 
+from popu import plugins
+from popu.errors import ConfigError
 from popu.population.member import Member, Population
 from popu.population.ratings import win_probability
 
 PFSP_FLOOR = 0.02
-METHODS = ("pfsp", "uniform", "fixed")
+
+Matcher: TypeAlias = Callable[[Population, random.Random], Mapping[str, str]]
+"""(population, generator) -> the slot of every teacher's student by the teacher's slot; no student twice. The single
+agent is teacher and student: it is matched with itself."""
 
 
 @dataclass(frozen=True)
@@ -33,33 +39,53 @@ def pfsp_weight(p: float) -> float:
 def match(population: Population, rng: random.Random, method: str = "pfsp") -> list[Match]:
     """One match per teacher, in the population's order of teachers; no student is in two.
 
-    ``pfsp`` and ``uniform`` visit the teachers in random order and draw a student for each among those left,
-    with `pfsp_weight` or equal weights; ``fixed`` pairs the i-th teacher with the i-th student and draws
-    nothing. The single agent is matched with itself. With fewer teachers than students some students sit out.
+    The matcher of that name chooses. With fewer teachers than students some students sit out.
 
     Raises:
-        ValueError: an unknown method, or more teachers than students.
+        ConfigError: an unknown method, one that leaves a teacher out, or takes a student twice or from nowhere.
+        ValueError: more teachers than students.
     """
-    if method not in METHODS:
-        nearest = get_close_matches(method, METHODS, 1, 0.0)[0]
-        raise ValueError(f"method: expected one of {METHODS}, found {method!r}; did you mean {nearest!r}?")
-    teachers, free = list(population.teachers), list(population.students)
-    if len(teachers) > len(free):
-        raise ValueError(f"population: expected no more teachers than students, found {len(teachers)} > {len(free)}")
-    chosen: dict[str, Member] = {}
-    order = teachers if method == "fixed" else rng.sample(teachers, len(teachers))
-    for teacher in order:
-        student = free[0] if method == "fixed" else _draw(teacher, free, rng, method)
-        free.remove(student)
-        chosen[teacher.slot] = student
+    teachers, students = population.teachers, {student.slot: student for student in population.students}
+    if len(teachers) > len(students):
+        found = f"{len(teachers)} > {len(students)}"
+        raise ValueError(f"population: expected no more teachers than students, found {found}")
+    matcher: Matcher = plugins.load("matchers", method, Callable)  # type: ignore[type-abstract]
+    chosen = dict(matcher(population, rng))
+    if {*chosen} != {teacher.slot for teacher in teachers} or len({*chosen.values()} & {*students}) != len(teachers):
+        raise ConfigError(f"training.matching.method: expected {method} to give each teacher a student, found {chosen}")
     return [
-        Match(teacher.slot, chosen[teacher.slot].slot, win_probability(chosen[teacher.slot], teacher))
+        Match(teacher.slot, chosen[teacher.slot], win_probability(students[chosen[teacher.slot]], teacher))
         for teacher in teachers
     ]
 
 
-def _draw(teacher: Member, students: list[Member], rng: random.Random, method: str) -> Member:
-    if method == "uniform":
-        return rng.choice(students)
-    weights = [pfsp_weight(win_probability(student, teacher)) for student in students]
-    return rng.choices(students, weights)[0]
+def pfsp(population: Population, rng: random.Random) -> dict[str, str]:
+    """Teachers in random order each draw one of the students left, with `pfsp_weight`."""
+    return _in_random_order(
+        population,
+        rng,
+        lambda teacher, free: rng.choices(free, [pfsp_weight(win_probability(s, teacher)) for s in free])[0],
+    )
+
+
+def uniform(population: Population, rng: random.Random) -> dict[str, str]:
+    """Teachers in random order each draw one of the students left, all alike."""
+    return _in_random_order(population, rng, lambda teacher, free: rng.choice(free))
+
+
+def fixed(population: Population, rng: random.Random) -> dict[str, str]:
+    """The i-th teacher with the i-th student; nothing is drawn."""
+    pairs = zip(population.teachers, population.students, strict=False)
+    return {teacher.slot: student.slot for teacher, student in pairs}
+
+
+def _in_random_order(
+    population: Population, rng: random.Random, draw: Callable[[Member, list[Member]], Member]
+) -> dict[str, str]:
+    free = list(population.students)
+    chosen = {}
+    for teacher in rng.sample(population.teachers, len(population.teachers)):
+        student = draw(teacher, free)
+        free.remove(student)
+        chosen[teacher.slot] = student.slot
+    return chosen

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from popu.problems.duplicates import normal_form
 from popu.problems.parse import BadFormat, parse_answer, parse_proposal
 from popu.problems.static import ProgramRejected, check_program
-from popu.problems.types import N_PAIRS, N_SHOWN, Problem
+from popu.problems.types import N_PAIRS, N_SHOWN, Attempt, Judged, Problem, Proposal, Validated
 from popu.problems.values import (
     ValueRejected,
     ValueTooLarge,
@@ -34,35 +34,6 @@ _MAX_MESSAGE_LINES = 60  # of a message that is searched for programs
 
 
 @dataclass(frozen=True)
-class Proposal:
-    """A teacher's completion. `program` is the program shown to a `code_f` teacher, None for the other
-    types.
-    """
-
-    problem_type: str
-    completion: str
-    program: str | None
-    truncated: bool
-
-
-@dataclass(frozen=True)
-class Validated:
-    """A checked proposal: a problem if `status` is OK, else the reason why not.
-
-    Inputs and outputs are canonical text. `code_o` and `code_i` have one pair; of the ten of `code_f` the
-    first five are shown to the student, the last five are hidden. Where the status is not OK, fields not
-    reached are empty.
-    """
-
-    status: Status
-    reason: str = ""
-    program: str = ""
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    message: str = ""
-
-
-@dataclass(frozen=True)
 class Answer:
     """A student's completion, with what judging it takes.
 
@@ -77,14 +48,6 @@ class Answer:
     input: str | None
     output: str | None
     hidden: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Judged:
-    """The verdict on an answer, with the reason where it is not "correct"."""
-
-    verdict: Verdict
-    reason: str = ""
 
 
 # ---------------------------------------------------------------- proposals
@@ -201,6 +164,11 @@ def answer_of(problem: Problem, completion: str, truncated: bool) -> Answer:
         problem.outputs[0] if single else None,
         () if single else tuple(zip(problem.inputs, problem.outputs, strict=True))[N_SHOWN:],
     )
+
+
+def judge_attempts(attempts: Sequence[Attempt], executor: Executor) -> list[Judged]:
+    """The verdict on every attempt, in order."""
+    return judge([answer_of(attempt.problem, attempt.completion, attempt.truncated) for attempt in attempts], executor)
 
 
 def judge(answers: Sequence[Answer], executor: Executor) -> list[Judged]:

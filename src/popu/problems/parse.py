@@ -57,6 +57,11 @@ def parse_answer(problem_type: str, text: str) -> str:
     return _exactly(_blocks(_answer_part(text)), _ANSWER_TAGS[problem_type], 1)[0]
 
 
+def only_block(text: str, tag: str) -> str:
+    """Return the content of a completion's one block of this tag, for domains of other blocks. Raises BadFormat."""
+    return _exactly(_blocks(_answer_part(text)), tag, 1)[0]
+
+
 def _require_type(problem_type: str) -> None:
     if problem_type not in _ANSWER_TAGS:
         raise ValueError(f"problem_type: expected one of {sorted(_ANSWER_TAGS)}, got {problem_type!r}")

@@ -5,11 +5,8 @@ language model that follows instructions. Both ask for the same fenced blocks, w
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
-from popu.problems.types import N_PAIRS, N_SHOWN, Problem, ProblemType, Reference
-
-PromptStyle = Literal["compact", "instruct"]
+from popu.problems.types import N_PAIRS, N_SHOWN, Problem, PromptStyle, Reference
 
 
 def fence(tag: str, text: str) -> str:
@@ -33,7 +30,7 @@ def shown_part(problem: Problem) -> str:
     return "".join(blocks) + fence("message", problem.message)
 
 
-def proposer_prompt(problem_type: ProblemType, references: Sequence[Reference], style: PromptStyle) -> str:
+def proposer_prompt(problem_type: str, references: Sequence[Reference], style: PromptStyle) -> str:
     """What the teacher sees: reference problems, or for `code_f` the program it writes inputs and a message for."""
     text = _PROPOSER_TEXT[style][problem_type]
     if problem_type == "code_f":
@@ -62,7 +59,7 @@ def proposal_text(problem: Problem) -> str:
     return fence("python", problem.program) + fence("input", problem.inputs[0])
 
 
-_SOLVER_TEXT: dict[PromptStyle, dict[ProblemType, str]] = {
+_SOLVER_TEXT: dict[PromptStyle, dict[str, str]] = {
     "compact": {"code_o": "deduce", "code_i": "abduce", "code_f": "induce"},
     "instruct": {
         "code_o": "Given the Python function `f` and its input below, work out what `f` returns. Reply with one block "
@@ -75,7 +72,7 @@ _SOLVER_TEXT: dict[PromptStyle, dict[ProblemType, str]] = {
     },
 }
 
-_PROPOSER_TEXT: dict[PromptStyle, dict[ProblemType, str]] = {
+_PROPOSER_TEXT: dict[PromptStyle, dict[str, str]] = {
     "compact": {"code_o": "propose deduce", "code_i": "propose abduce", "code_f": "propose induce"},
     "instruct": {
         "code_o": "Write a new Python function `f` and one input for it, so that working out the output takes careful "

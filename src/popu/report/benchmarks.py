@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from popu.artifacts import read_table
-from popu.report.evidence import GROUPS, Arm, group_scores
+from popu.errors import ConfigError
+from popu.evaluate import suites
+from popu.report.evidence import GROUPS, Arm, group_scores, scores
 from popu.report.statistics import Scores, mean
 from popu.report.summary import SOLVERS
 from popu.report.tables import Cell, Table
@@ -31,6 +33,47 @@ def benchmark_tables(arms: Mapping[str, Arm]) -> list[Table]:
     }
     sampled = {label: runs for label, runs in by_label.items() if _n_samples(runs) > 1}
     return [_main(by_label), _answers(by_label), *([_pass_at_k(sampled)] if sampled else [])]
+
+
+def ablation_table(arms: Mapping[str, Arm]) -> Table:
+    """Arm by kind of suite: students' mean over the benchmarks of a kind, each of equal weight, and held-out.
+
+    Benchmarks of several samples are left out: they repeat suites.
+    """
+    found = {name: {seed: _score_tables(run) for seed, run in arm.runs.items()} for name, arm in arms.items()}
+    labels = {label for runs in found.values() for tables in runs.values() for label in tables}
+    kinds = {label: _kind(label) for label in sorted(labels) if "-avg" not in label}
+    columns = [kind for kind in ("code", "math", "reasoning", "other") if kind in kinds.values()]
+    rows: list[list[Cell]] = []
+    for name, arm in arms.items():
+        of_kinds = [_macro(found[name], [label for label in kinds if kinds[label] == kind]) for kind in columns]
+        own = [*of_kinds, scores(arm, "all", "students"), scores(arm, "unseen levels", "students")]
+        if any(own):
+            rows.append([name, *(mean(values) if values else None for values in own)])
+    note = (
+        "Students' accuracy in % (95 % interval; runs x tasks). code, math, reasoning: mean over those benchmarks, "
+        "each of equal weight; held-out: grammar problems; unseen levels: those that pretraining never saw."
+    )
+    return Table("ablations", "Ablations", note, ["arm", *columns, "held-out", "unseen levels"], rows)
+
+
+def _kind(label: str) -> str:
+    try:
+        return suites.suite(label.partition("-")[0]).kind
+    except ConfigError:  # of a distribution that is no longer installed
+        return "other"
+
+
+def _macro(runs: Mapping[int, Mapping[str, Rows]], labels: Sequence[str]) -> Scores:
+    """Seed -> scores of all tasks, scaled so that their mean is the mean over benchmarks; others left out."""
+    found = {}
+    for seed, tables in runs.items():
+        own = [group_scores(by_task(tables[label]), "students", _share) for label in labels if label in tables]
+        parts = [part for part in own if part is not None]
+        if labels and len(parts) == len(labels):
+            n = sum(map(len, parts))
+            found[seed] = np.concatenate([part * n / (len(parts) * len(part)) for part in parts])
+    return found
 
 
 def _score_tables(run: RunDirectory) -> dict[str, Rows]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from popu.report.evidence import LAST_STEPS, SUITES, Arm, scores
+from popu.report.evidence import LAST_STEPS, Arm, scores, suite_names
 from popu.report.series import heldout_rows, metric_rows
 from popu.report.statistics import difference, mean
 from popu.report.tables import shown
@@ -24,7 +24,7 @@ def compare(ours: RunDirectory, theirs: RunDirectory) -> dict[str, Any]:
     late = [_late(run) for run in runs]
     arms = [Arm("", {}, {}, {0: rows} if (rows := heldout_rows(run)) else {}) for run in runs]
     held = {}
-    for suite in SUITES:
+    for suite in suite_names(arms):
         found = [scores(arm, suite, "students") for arm in arms]
         if all(found) and all(np.isfinite(values[0]).any() for values in found):
             held[suite] = (mean(found[0]), mean(found[1]), difference(found[0], found[1]))

@@ -3,7 +3,7 @@
 Every comparison is against the single agent on equal seeds; p values of one table are adjusted by Holm's method.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,16 +33,17 @@ def _greedy(row: Row) -> float:
     return 100.0 * row["greedy_correct"]
 
 
-SUITES: dict[str, tuple[Value, Callable[[Row], bool]]] = {
+_SUITES: dict[str, tuple[Value, Callable[[Row], bool]]] = {
     "all": (_sampled, lambda row: True),
     "unmet": (_sampled, lambda row: not row["in_buffer"]),
     "unseen levels": (_sampled, lambda row: row["level"] in UNSEEN_LEVELS),
-    "code_o": (_sampled, lambda row: row["problem_type"] == "code_o"),
-    "code_i": (_sampled, lambda row: row["problem_type"] == "code_i"),
-    "code_f": (_sampled, lambda row: row["problem_type"] == "code_f"),
     "greedy": (_greedy, lambda row: True),
 }
-"""Suite -> the score of a row of the held-out table in %, and whether the row counts."""
+
+
+def suite(name: str) -> tuple[Value, Callable[[Row], bool]]:
+    """The score of a row of the held-out table in %, and whether the row counts; a problem type is a suite too."""
+    return _SUITES.get(name, (_sampled, lambda row: row["problem_type"] == name))
 
 
 @dataclass(frozen=True)
@@ -91,9 +92,16 @@ def _read_arm(name: str, runs: Mapping[int, RunDirectory]) -> Arm:
 # --- scores ------------------------------------------------------------------------------------------------------
 
 
-def scores(arm: Arm, suite: str, group: str) -> Scores:
+def suite_names(arms: Iterable[Arm]) -> list[str]:
+    """The suites of these arms: the general ones and, before the last, their problem types."""
+    rows = (row for arm in arms for group in arm.heldout.values() for row in group)
+    *general, last = _SUITES
+    return [*general, *dict.fromkeys(row["problem_type"] for row in rows), last]
+
+
+def scores(arm: Arm, name: str, group: str) -> Scores:
     """Seed -> the group's mean score of every held-out task, NaN where the suite leaves it out; see `group_scores`."""
-    value, counts = SUITES[suite]
+    value, counts = suite(name)
     found = {seed: group_scores(rows, group, value, counts) for seed, rows in arm.heldout.items()}
     return {seed: own for seed, own in found.items() if own is not None}
 
@@ -139,9 +147,10 @@ GROUPS = ("base", "students", "teachers", "all members", "weakest", "best")
 def main_table(arms: Mapping[str, Arm]) -> Table:
     """Arm and group by suite."""
     rows: list[list[Cell]] = []
+    names = suite_names(arms.values())
     for arm in arms.values():
         for group in GROUPS:
-            cells = [_mean(scores(arm, suite, group)) for suite in SUITES]
+            cells = [_mean(scores(arm, name, group)) for name in names]
             if any(cells) and (group != "base" or arm.name == next(iter(arms))):
                 rows.append(["bare base" if group == "base" else arm.name, "" if group == "base" else group, *cells])
     note = (
@@ -149,7 +158,7 @@ def main_table(arms: Mapping[str, Arm]) -> Table:
         "programs that were not met in that run's training; weakest and best: chosen on half of the tasks, scored on "
         "the other half; best is selected on test data of the same suite."
     )
-    return Table("main", "Held-out accuracy by arm", note, ["arm", "members", *SUITES], rows)
+    return Table("main", "Held-out accuracy by arm", note, ["arm", "members", *names], rows)
 
 
 def _mean(values: Scores) -> Estimate | None:
@@ -171,18 +180,18 @@ def difference_table(arms: Mapping[str, Arm]) -> Table:
     if REFERENCE not in arms:
         return Table("differences", "Differences", f"No arm {REFERENCE} to compare with.", ["arm", "suite"], [])
     rows: list[list[Cell]] = []
-    for suite in SUITES:
-        theirs = scores(arms[REFERENCE], suite, "students")
+    for of in suite_names(arms.values()):
+        theirs = scores(arms[REFERENCE], of, "students")
         found = {
             name: estimate
             for name, arm in arms.items()
-            if name != REFERENCE and (estimate := difference(scores(arm, suite, "students"), theirs)) is not None
+            if name != REFERENCE and (estimate := difference(scores(arm, of, "students"), theirs)) is not None
         }
         adjusted = holm({name: estimate.p for name, estimate in found.items() if estimate.p is not None})
         for name, estimate in found.items():
             p = adjusted.get(name)
             words = {"holds": "better", "does not hold": "worse", "undecided": "undecided"}
-            rows.append([name, suite, estimate, None if p is None else f"{p:.3f}", words[verdict(estimate, p)]])
+            rows.append([name, of, estimate, None if p is None else f"{p:.3f}", words[verdict(estimate, p)]])
     note = (
         f"Students' mean minus the arm {REFERENCE} on equal seeds, in points (95 % interval; runs x tasks); p by a "
         "hierarchical bootstrap, adjusted by Holm's method over the arms of a suite. With one run: undecided."

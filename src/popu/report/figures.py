@@ -8,6 +8,7 @@ import matplotlib
 import numpy as np
 
 from popu.artifacts import atomic_write
+from popu.report.summary import suites_of
 
 matplotlib.use("Agg")
 
@@ -52,9 +53,9 @@ def _lines(axis: Any, runs: Sequence[Sequence[Mapping[str, Any]]], name: str, ar
 
 
 def _gains(axis: Any, scores: Mapping[str, Any]) -> None:
-    suites = ("all", "unmet", "code_o", "code_i", "code_f", "greedy")
+    suites = list(dict.fromkeys(suite for score in scores.values() for suite in suites_of(score)))
     for i, arm in enumerate(scores):
-        points = [(x, scores[arm][suite]) for x, suite in enumerate(suites) if scores[arm][suite]]
+        points = [(x, scores[arm][suite]) for x, suite in enumerate(suites) if scores[arm].get(suite)]
         offset = 0.12 * (i - (len(scores) - 1) / 2)
         xs = [x + offset for x, _ in points]
         gains = [row["gain"] for _, row in points]

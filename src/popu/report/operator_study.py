@@ -14,7 +14,7 @@ import pandas as pd
 
 from popu.artifacts import read_frame
 from popu.errors import ArtifactError
-from popu.evolution.registry import OPERATORS
+from popu.evolution.registry import get_operator
 from popu.report import figures
 from popu.report.statistics import Estimate, Scores, difference, holm, mean, verdict
 from popu.report.tables import Cell, Table, write_tables
@@ -35,7 +35,7 @@ class Study:
     @property
     def operators(self) -> list[str]:
         """Of one parent first."""
-        return sorted(self.changes["operator"].unique(), key=lambda name: (OPERATORS[name].arity, name))
+        return sorted(self.changes["operator"].unique(), key=lambda name: (get_operator(name).arity, name))
 
     @property
     def steps(self) -> list[int]:
@@ -48,7 +48,7 @@ def write_operator_report(directory: Path) -> None:
     study = read_study(directory)
     write_tables(directory, [operator_table(study), change_table(study)])
     curves = {name: curves_of(study, name) for name in study.operators}
-    arity = {name: OPERATORS[name].arity for name in study.operators}
+    arity = {name: get_operator(name).arity for name in study.operators}
     figures.save(figures.recovery_figure(curves, arity, CONTROL, PARENT), directory, "recovery")
 
 
@@ -160,7 +160,7 @@ def operator_table(study: Study) -> Table:
     rows: list[list[Cell]] = [
         [
             name,
-            OPERATORS[name].arity,
+            get_operator(name).arity,
             mean(born[name]),
             difference(born[name], born[CONTROL]) if name in verdicts else None,
             regained(steps_to_regain(study, name), last),

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from popu.artifacts import atomic_write, read_table
-from popu.problems.types import PROBLEM_TYPES
+from popu.problems.types import pair_lines
 from popu.report import figures
-from popu.report.benchmarks import benchmark_tables
+from popu.report.benchmarks import ablation_table, benchmark_tables
 from popu.report.claims import claims, claims_table
 from popu.report.crossplay import culls_table, round_robin_table, solve_rates
 from popu.report.evidence import (
@@ -71,6 +71,7 @@ def write_report(experiment: Path, out: Path) -> None:
     path = experiment / "crossplay.parquet"
     cross = read_table(path, "crossplay") if path.exists() else []
     tables = [claims_table(claims(arms)), main_table(arms), difference_table(arms), iqm_table(arms)]
+    tables.append(ablation_table(arms))
     tables += [specialisation_table(arms), children_table(arms), culls_table(arms, cross), cost_table(arms)]
     if cross:
         tables.append(round_robin_table(arms, cross))
@@ -157,7 +158,10 @@ def _specialisation(rows: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, list
     """Accuracy in % (members, columns): types, then pairs of levels."""
     members = list(dict.fromkeys(row["member"] for row in rows))
     levels = sorted({row["level"] for row in rows})
-    columns = {str(t): [row for row in rows if row["problem_type"] == t] for t in PROBLEM_TYPES}
+    columns = {
+        str(t): [row for row in rows if row["problem_type"] == t]
+        for t in dict.fromkeys(row["problem_type"] for row in rows)
+    }
     columns |= {f"level {level}": [row for row in rows if row["level"] == level] for level in levels}
     columns = {name: own for name, own in columns.items() if own}
     table = np.array(
@@ -248,7 +252,7 @@ def _examples(arm: Arm) -> str:
             caption = (
                 f"step {step}: {n} of {n_valid} valid written programs; rho {'-' if rho is None else f'{rho:.2f}'}"
             )
-            text = f"{problem['program']}\n\nf({problem['inputs'][0]}) = {problem['outputs'][0]}"
+            text = f"{problem['program']}\n\n{pair_lines(problem)[0]}"
             blocks.append(f"<div><p>{html.escape(caption)}</p><pre>{html.escape(text)}</pre></div>")
     title = f"{arm.name}, seed {seed}: the commonest program"
     return f'<h3>{html.escape(title)}</h3><div class="examples">{"".join(blocks)}</div>'

@@ -10,6 +10,7 @@ from typing import Any
 from popu.errors import ConfigError
 from popu.population.member import Population
 from popu.population.ratings import lower_bound
+from popu.problems.types import pair_lines
 from popu.report.lineage import lineage_of
 from popu.rundir import RunDirectory
 
@@ -36,8 +37,7 @@ def show_problem(run: RunDirectory, name: str) -> str:
     ]
     if problem["problem_id"]:
         lines += _block("program", problem["program"])
-        for given, output in zip(problem["inputs"], problem["outputs"], strict=True):
-            lines.append(f"  f({given}) = {output}")
+        lines += [f"  {line}" for line in pair_lines(problem)]
         lines += _block("message", problem["message"]) if problem["message"] else []
         lines += [f"attempts of {outcome['student_slot']}"]
         lines += [f"  {problem['problem_id']}/{row['attempt']}  {_verdict(row)}" for row in attempts]

@@ -38,7 +38,7 @@ def run_status(run: RunDirectory) -> dict[str, Any]:
     known = [seconds for seconds in times if seconds is not None]
     row["seconds_left"] = row["steps_to_go"] * sum(known) / len(known) if known else None
     if step:
-        last = step_metrics(read_step(RunFrames(run), step))
+        last = step_metrics(read_step(RunFrames(run), step), borrowing=())  # of which nothing is shown
         row |= {name: last.get(name) for name in ("solve_rate", "valid_share", "unique_share", "duplicate_share")}
     if step is not None:
         members = Population.from_json(run.state(step).members).members

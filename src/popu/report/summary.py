@@ -60,13 +60,19 @@ def learning(groups: Sequence[Sequence[Row]]) -> dict[str, Any]:
         "greedy": _compare(groups, lambda row: float(row["greedy_correct"])),
         **{
             problem_type: _compare([[r for r in g if r["problem_type"] == problem_type] for g in groups], _sampled)
-            for problem_type in ("code_o", "code_i", "code_f")
+            for problem_type in dict.fromkeys(row["problem_type"] for group in groups for row in group)
         },
         "by_level": {
             level: _compare([[r for r in g if r["level"] == level] for g in groups], _sampled)
             for level in sorted({row["level"] for group in groups for row in group})
         },
     }
+
+
+def suites_of(score: Mapping[str, Any]) -> list[str]:
+    """The names of the suites in what `learning` gives: all, unmet, problem types, greedy."""
+    types = [name for name in score if name not in ("n_runs", "all", "unmet", "greedy", "by_level")]
+    return ["all", "unmet", *types, "greedy"]
 
 
 def _sampled(row: Row) -> float:
@@ -117,7 +123,7 @@ def markdown(scores: Mapping[str, Any], dynamics: Mapping[str, Sequence[Sequence
         "|---|---|---|---|---|---|---|---|",
     ]
     for arm, score in scores.items():
-        for suite in ("all", "unmet", "code_o", "code_i", "code_f", "greedy"):
+        for suite in suites_of(score):
             row = score[suite]
             if row:
                 interval = f"{row['gain_low']:+.1f} to {row['gain_high']:+.1f}"

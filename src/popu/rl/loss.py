@@ -5,6 +5,7 @@ batch, so the losses and the gradients of the micro-batches add up to those of t
 `reference_loss` is the same in loops, to be read and tested against.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -56,8 +57,9 @@ def policy_loss(
     n_tokens_total: int,
     clip_low: float = CLIP_LOW,
     clip_high: float = CLIP_HIGH,
+    weights: Tensor | None = None,
 ) -> LossStats:
-    """-sum(min(ratio A, clip(ratio, 1 - low, 1 + high) A)) / n_tokens_total (PPO's objective, asymmetric
+    """-sum(w min(ratio A, clip(ratio, 1 - low, 1 + high) A)) / n_tokens_total (PPO's objective, asymmetric
     clip).
 
     Args:
@@ -65,6 +67,7 @@ def policy_loss(
             it.
         advantage: (m,), the sequence's advantage repeated for each of its tokens, no gradient.
         n_tokens_total: completion tokens (EOS included) of the adapter's whole batch, >= m.
+        weights: (m,) of `mismatch.truncated_weights`; None is 1 everywhere.
 
     Raises:
         ValueError: shapes differ, or n_tokens_total < max(m, 1). An empty micro-batch (m = 0) has loss 0.
@@ -80,7 +83,8 @@ def policy_loss(
     advantage = advantage.detach()
     ratio = (logp - old_logp.detach()).exp()
     clipped = ratio.clamp(1.0 - clip_low, 1.0 + clip_high)
-    loss = -torch.minimum(ratio * advantage, clipped * advantage).sum() / n_tokens_total
+    objective = torch.minimum(ratio * advantage, clipped * advantage)
+    loss = -(objective if weights is None else weights * objective).sum() / n_tokens_total
     if n_tokens == 0:
         return LossStats(loss, 0.0, 1.0, 0)
     cut = ((ratio > 1.0 + clip_high) & (advantage > 0)) | ((ratio < 1.0 - clip_low) & (advantage < 0))
@@ -94,23 +98,27 @@ def reference_loss(
     advantage: Sequence[float],
     clip_low: float = CLIP_LOW,
     clip_high: float = CLIP_HIGH,
+    engine_log_probs: Sequence[Sequence[float]] | None = None,
+    importance_cap: float = math.inf,
 ) -> Tensor:
     """The loss of a whole batch, one sequence and one token at a time: slow, for tests.
 
     Args:
         logits: per sequence (t_i, v), aligned with its ids. ids, old_log_probs: per sequence t_i values.
         advantage: one value per sequence.
+        engine_log_probs: as old_log_probs, of the engine that sampled: tokens are weighed by truncated importance.
     """
+    engine = old_log_probs if engine_log_probs is None else engine_log_probs
     total = torch.zeros(())
     n_tokens = 0
-    for sequence_logits, sequence_ids, sequence_old, a in zip(logits, ids, old_log_probs, advantage, strict=True):
-        for row, token, old in zip(sequence_logits, sequence_ids, sequence_old, strict=True):
+    for sequence_logits, *sequence, a in zip(logits, ids, old_log_probs, engine, advantage, strict=True):
+        for row, token, old, sampled in zip(sequence_logits, *sequence, strict=True):
             logp = row[token] - torch.logsumexp(row, dim=0)
             ratio = torch.exp(logp - old)
             if a >= 0:
                 objective = a * (ratio if ratio <= 1 + clip_high else torch.tensor(1 + clip_high))
             else:
                 objective = a * (ratio if ratio >= 1 - clip_low else torch.tensor(1 - clip_low))
-            total = total - objective
+            total = total - min(math.exp(old - sampled), importance_cap) * objective
             n_tokens += 1
     return total / n_tokens

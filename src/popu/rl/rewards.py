@@ -4,11 +4,17 @@ Verdicts and statuses are the strings of the verifier's enums. Source: paper, se
 the verifier's finer verdicts onto "wrong but well formed" and "invalid" is `docs/verifier.md`.
 """
 
+import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 
+from popu import plugins
 from popu.config import Rewards
+from popu.errors import ConfigError
+from popu.problems.types import Attempt, Problem
+from popu.seeds import derive_rng
 
 INFRASTRUCTURE = "infrastructure"
 FAULTS = ("raised", "timeout", "memory", "crashed", "too_large", "unsupported_value", "denied")
@@ -24,42 +30,73 @@ INVALID_STATUSES = ("bad_format", "nondeterministic", *FAULTS)
 STATUSES = ("ok", *INVALID_STATUSES, INFRASTRUCTURE)
 
 
-def pay_student(config: Rewards, verdict: str, rng: random.Random) -> float | None:
-    """What an attempt pays under the config: the paper's `student_reward` by default, in an ablation or null another.
+@dataclass(frozen=True)
+class Taught:
+    """A proposal and what came of it: `problem` is None unless it was valid, `rho` None where no attempt counted."""
 
-    `random` draws +1 or -0.5 evenly whatever was answered; `format` pays +1 for every well-formed answer.
+    problem: Problem | None
+    status: str
+    rho: float | None
+    is_duplicate: bool
+
+
+@dataclass(frozen=True)
+class Reward:
+    """What training pays; `config` holds the section's keys, and a generator is all that may be drawn from.
+
+    Args:
+        student: (config, attempt, verdict, generator) -> the pay of an attempt. Never asked of one that the
+            infrastructure lost.
+        teacher: (config, taught, generator) -> the pay of a proposal. Never asked where `teacher_reward` is None.
     """
-    paid = student_reward(verdict)
-    if paid is None or config.source == "verifier":
-        return paid
-    if config.source == "random":
-        return rng.choice((1.0, -0.5))
-    return -1.0 if verdict == "bad_format" else 1.0
+
+    student: Callable[[Rewards, Attempt, str, random.Random], float]
+    teacher: Callable[[Rewards, Taught, random.Random], float]
 
 
-def pay_teacher(
-    config: Rewards, status: str, rho: float | None, is_duplicate: bool, rng: random.Random
-) -> float | None:
-    """What a proposal pays under the config: the paper's `teacher_reward` by default.
+def pay_student(config: Rewards, attempt: Attempt, verdict: str, rng: random.Random) -> float | None:
+    """What an attempt pays under the config's source; None for one that is excluded.
 
-    `random` draws evenly from [0, 1) whatever was proposed; `format` pays +1 for every valid problem. A target band and
-    the price of duplicates count where the verifier pays.
+    Raises ConfigError for a source that is unknown or pays no finite number.
     """
-    paid = teacher_reward(status, rho)
-    if paid is None:
+    if student_reward(verdict) is None:
         return None
-    if config.source == "random":
-        return rng.random()
-    if status in INVALID_STATUSES or rho is None:
-        return paid
-    if config.source == "format":
-        return 1.0
-    if config.duplicate == "invalid" and is_duplicate:
-        return -1.0
-    if config.target_band is not None:
-        low, high = config.target_band
-        return float(low <= rho <= high)
-    return paid
+    return _finite(config, plugins.load("rewards", config.source, Reward).student(config, attempt, verdict, rng))
+
+
+def pay_teacher(config: Rewards, taught: Taught, rng: random.Random) -> float | None:
+    """What a proposal pays under the config's source; None for one that is excluded. Raises as `pay_student`."""
+    if teacher_reward(taught.status, taught.rho) is None:
+        return None
+    return _finite(config, plugins.load("rewards", config.source, Reward).teacher(config, taught, rng))
+
+
+def _finite(config: Rewards, paid: float) -> float:
+    if not math.isfinite(paid):
+        raise ConfigError(f"training.rewards.source: expected a reward that is finite, found {paid} of {config.source}")
+    return float(paid)
+
+
+def _teacher_by_rho(config: Rewards, taught: Taught, rng: random.Random) -> float:
+    """The paper's, but where the config says that a valid duplicate costs or that a band is the target."""
+    if taught.status == "ok" and taught.rho is not None:
+        if config.duplicate == "invalid" and taught.is_duplicate:
+            return -1.0
+        if config.target_band is not None:
+            low, high = config.target_band
+            return float(low <= taught.rho <= high)
+    return teacher_reward(taught.status, taught.rho) or 0.0
+
+
+VERIFIER = Reward(lambda config, attempt, verdict, rng: STUDENT_REWARDS[verdict] or 0.0, _teacher_by_rho)
+"""The paper's rewards."""
+RANDOM = Reward(lambda config, attempt, verdict, rng: rng.choice((1.0, -0.5)), lambda config, taught, rng: rng.random())
+"""A coin for an attempt and an even number in [0, 1) for a proposal, whatever was answered or proposed."""
+FORMAT = Reward(
+    lambda config, attempt, verdict, rng: -1.0 if verdict == "bad_format" else 1.0,
+    lambda config, taught, rng: 1.0 if taught.status == "ok" else -1.0,
+)
+"""Form alone: +1 for every well-formed answer and every valid problem."""
 
 
 def student_reward(verdict: str) -> float | None:
@@ -93,6 +130,19 @@ def teacher_reward(status: str, rho: float | None) -> float | None:
     if not 0.0 <= rho <= 1.0:
         raise ValueError(f"rho: expected in [0, 1], found {rho!r}")
     return 0.0 if rho == 0.0 else 1.0 - rho
+
+
+def told_verdict(seed: int, share: float, problem_id: str, attempt: int, verdict: str) -> str:
+    """What a verifier says that errs in `share` of the well-formed answers: another verdict where it does.
+
+    Right becomes `wrong`, all else that is well formed `correct`; what has no form, or was lost, stays. Whether it errs
+    is drawn by run, problem and attempt, so that a smaller share errs in some of the same places.
+    """
+    if not share or verdict in ("bad_format", INFRASTRUCTURE):
+        return verdict
+    if derive_rng(seed, "flip", problem_id, attempt).random() >= share:
+        return verdict
+    return "wrong" if verdict == "correct" else "correct"
 
 
 def solve_fraction(verdicts: Sequence[str]) -> float | None:

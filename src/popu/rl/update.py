@@ -1,7 +1,7 @@
 """One adapter's policy-gradient step on its own sequences, prompts computed once.
 
 Sequences of one prompt are packed into a tree; log-probabilities are recomputed here (the ratio of the first update is
-1), the engine's serve for the logged mismatch alone.
+1), the engine's serve for the logged mismatch, and for truncated importance sampling where the config asks for it.
 """
 
 from collections import defaultdict
@@ -18,6 +18,7 @@ from popu.engine.trees import FlatTrees, Tree
 from popu.optimizer import load_state_tensors, state_tensors
 from popu.population.adapter import Adapter
 from popu.rl.loss import policy_loss
+from popu.rl.mismatch import mismatch, truncated_weights
 
 Kind = tuple[str, str]
 Sums = dict[Kind, float]
@@ -38,11 +39,12 @@ class TrainSequence:
 
 @dataclass(frozen=True)
 class Updated:
-    """The new adapter, its optimizer state, and one metrics row a kind."""
+    """The new adapter, its optimizer state, a row of metrics a kind, and one of mismatch for those that were read."""
 
     adapter: Adapter
     optimizer: dict[str, Tensor]
     metrics: list[dict[str, float | int | str | None]]
+    mismatch: list[dict[str, float | int | str | None]]
 
 
 def update_adapter(
@@ -59,7 +61,7 @@ def update_adapter(
     Without sequences the adapter and its state come back unchanged. A prompt all of whose advantages are 0 is silent:
     its loss has no gradient, so it is not read at all, and counts in the number of tokens alone.
     """
-    parameters = _parameters(adapter)
+    parameters = _parameters(adapter, forward.device)
     optimizer = torch.optim.AdamW(parameters.values(), lr=config.learning_rate, weight_decay=0.0, fused=True)
     load_state_tensors(optimizer, parameters, optimizer_state)
     signal = {sequence.prompt for sequence in sequences if sequence.advantage}
@@ -73,33 +75,42 @@ def update_adapter(
             parameter.grad = torch.zeros_like(parameter)  # where every group is silent AdamW still steps on its moments
         for i, batch in enumerate(trained):
             check()
-            trees = FlatTrees([tree for tree, _ in batch])
-            logits = _logits(forward, trees, [_segment(len(trees.ids), parameters, adapter)]) / temperature
-            log_probs = -torch.nn.functional.cross_entropy(logits, trees.tokens, reduction="none")
+            trees = FlatTrees([tree for tree, _ in batch], forward.device)
+            segments = [_segment(len(trees.ids), parameters, adapter)]
+            logits = _logits(forward, trees, segments, config.gradient_checkpointing) / temperature
+            log_probs = -torch.nn.functional.cross_entropy(logits, trees.tokens, reduction="none").cpu()
             old.setdefault(i, log_probs.detach())
             flat = [sequence for _, group in batch for sequence in group]
-            advantage = torch.repeat_interleave(
-                torch.tensor([s.advantage for s in flat]), torch.tensor([len(s.tokens) for s in flat])
-            )
-            stats = policy_loss(log_probs, old[i], advantage, n_tokens, config.clip_low, config.clip_high)
+            advantage, engine = _of_tokens(flat)
+            weights = truncated_weights(old[i], engine, config.importance_cap)
+            stats = policy_loss(log_probs, old[i], advantage, n_tokens, config.clip_low, config.clip_high, weights)
             stats.loss.backward()
             totals.loss += stats.loss.item()
             totals.clipped += stats.clip_fraction * len(log_probs) / (n_tokens * config.epochs)
             if epoch == 0:
                 logs = torch.log_softmax(logits.detach(), -1)
-                totals.add_policy(flat, log_probs.detach(), logs)
+                totals.add_policy(flat, log_probs.detach(), engine, logs)
                 kl.add(batch, logs)
         norm = float(torch.nn.utils.clip_grad_norm_(parameters.values(), config.gradient_clip))
         optimizer.step()
     totals.add_silent([s for s in sequences if s.prompt not in signal])
     updated = Adapter(adapter.config, _factors(parameters, adapter))
-    return Updated(updated, state_tensors(optimizer, parameters), totals.rows(sequences, norm, kl.means()))
+    metrics = totals.rows(sequences, norm, kl.means())
+    return Updated(updated, state_tensors(optimizer, parameters), metrics, totals.mismatches(config.importance_cap))
 
 
-def _parameters(adapter: Adapter) -> dict[str, torch.nn.Parameter]:
-    """`<module>.A` and `<module>.B` as trainable copies."""
+def _of_tokens(sequences: Sequence[TrainSequence]) -> tuple[Tensor, Tensor]:
+    """Advantage and the engine's log-probability of every token (m,)."""
+    advantages = torch.tensor([s.advantage for s in sequences])
+    lengths = torch.tensor([len(s.tokens) for s in sequences])
+    engine = torch.tensor([log_prob for s in sequences for log_prob in s.engine_log_probs])
+    return torch.repeat_interleave(advantages, lengths), engine
+
+
+def _parameters(adapter: Adapter, device: torch.device) -> dict[str, torch.nn.Parameter]:
+    """`<module>.A` and `<module>.B` as trainable copies on the device, float32 as they are."""
     return {
-        f"{module}.{name}": torch.nn.Parameter(factor.clone())
+        f"{module}.{name}": torch.nn.Parameter(factor.to(device, copy=True))
         for module, factors in adapter.factors.items()
         for name, factor in zip("AB", factors, strict=True)
     }
@@ -107,7 +118,8 @@ def _parameters(adapter: Adapter) -> dict[str, torch.nn.Parameter]:
 
 def _factors(parameters: Mapping[str, Tensor], adapter: Adapter) -> dict[str, tuple[Tensor, Tensor]]:
     return {
-        module: (parameters[f"{module}.A"].detach(), parameters[f"{module}.B"].detach()) for module in adapter.factors
+        module: (parameters[f"{module}.A"].detach().cpu(), parameters[f"{module}.B"].detach().cpu())
+        for module in adapter.factors
     }
 
 
@@ -120,11 +132,18 @@ MicroBatch = list[tuple[Tree, list[TrainSequence]]]
 
 
 def _micro_batches(sequences: Sequence[TrainSequence], budget: int) -> list[MicroBatch]:
-    """Trees (one a prompt) of like shape together, at most `budget` tokens each but at least one tree."""
+    """Trees of like shape together, at most `budget` tokens each but at least one tree.
+
+    A tree is a prompt with its sequences, or with some of them where all exceed the budget: at least one.
+    """
     groups: dict[tuple[int, ...], list[TrainSequence]] = {}
     for sequence in sequences:
         groups.setdefault(sequence.prompt, []).append(sequence)
-    trees = [(Tree(prompt, [s.tokens for s in group]), group) for prompt, group in groups.items()]
+    trees = [
+        (Tree(prompt, [s.tokens for s in part]), part)
+        for prompt, group in groups.items()
+        for part in _parts(group, budget - len(prompt))
+    ]
     trees.sort(key=lambda item: (max(map(len, item[0].branches)), item[0].n_tokens))
     batches: list[MicroBatch] = [[]]
     filled = 0
@@ -137,9 +156,22 @@ def _micro_batches(sequences: Sequence[TrainSequence], budget: int) -> list[Micr
     return batches if trees else []
 
 
-def _logits(forward: Forward, trees: FlatTrees, segments: Sequence[Segment]) -> Tensor:
+def _parts(group: Sequence[TrainSequence], room: int) -> list[list[TrainSequence]]:
+    """The group in order, in parts of at most `room` tokens but at least one sequence."""
+    parts: list[list[TrainSequence]] = []
+    filled = 0
+    for sequence in group:
+        filled += len(sequence.tokens)
+        if not parts or filled > room:
+            parts.append([])
+            filled = len(sequence.tokens)
+        parts[-1].append(sequence)
+    return parts
+
+
+def _logits(forward: Forward, trees: FlatTrees, segments: Sequence[Segment], recompute: bool = False) -> Tensor:
     """float32 logits (m, v) at the positions that predict the completions' tokens, and no others."""
-    states = forward.states(trees.ids, trees.positions, segments, trees.attention)
+    states = forward.states(trees.ids, trees.positions, segments, trees.attention, recompute)
     return forward.logits(states[trees.sources])
 
 
@@ -148,7 +180,7 @@ class _KlToBase:
 
     def __init__(self, forward: Forward, temperature: float) -> None:
         self.forward, self.temperature = forward, temperature
-        self.n_prompts: Sums = defaultdict(float)
+        self.prompts: dict[Kind, list[Sequence[int]]] = defaultdict(list)
         self.sums: Sums = defaultdict(float)
         self.counts: Sums = defaultdict(float)
 
@@ -158,11 +190,13 @@ class _KlToBase:
         start = 0
         for tree, group in batch:
             kind, end = group[0].kind, start + sum(map(len, tree.branches))
-            if self.n_prompts[kind] < KL_PROMPTS:
-                flat = FlatTrees([tree])
+            prompts = self.prompts[kind]
+            if len(prompts) < KL_PROMPTS and tree.prefix not in prompts:
+                prompts.append(tree.prefix)
+            if tree.prefix in prompts:
+                flat = FlatTrees([tree], self.forward.device)
                 bare = _logits(self.forward, flat, [Segment(len(flat.ids), None)]) / self.temperature
                 ours = logs[start:end]
-                self.n_prompts[kind] += 1
                 self.sums[kind] += float((ours.exp() * (ours - torch.log_softmax(bare, -1))).sum())
                 self.counts[kind] += end - start
             start = end
@@ -193,21 +227,30 @@ class _Totals:
         self.entropy: Sums = defaultdict(float)
         self.mismatch: Sums = defaultdict(float)
         self.recomputed: Sums = defaultdict(float)  # tokens
+        self.differences: dict[Kind, list[Tensor]] = defaultdict(list)
         self.loss = 0.0
         self.clipped = 0.0  # share of all tokens, over all epochs
 
-    def add_policy(self, sequences: Sequence[TrainSequence], log_probs: Tensor, logs: Tensor) -> None:
-        """Log-probabilities of the tokens taken (m,), and of all (m, v)."""
-        engine = torch.tensor([log_prob for sequence in sequences for log_prob in sequence.engine_log_probs])
-        _add(self.entropy, _by_kind(sequences, -(logs.exp() * logs).sum(-1))[0])
+    def add_policy(self, sequences: Sequence[TrainSequence], log_probs: Tensor, engine: Tensor, logs: Tensor) -> None:
+        """Log-probabilities of the tokens taken (m,), here and in the engine, and of all tokens (m, v)."""
+        _add(self.entropy, _by_kind(sequences, -(logs.exp() * logs).sum(-1).cpu())[0])
         mismatch, n_tokens = _by_kind(sequences, (log_probs - engine).abs())
         _add(self.mismatch, mismatch)
         _add(self.recomputed, n_tokens)
+        lengths = [len(sequence.tokens) for sequence in sequences]
+        for sequence, part in zip(sequences, (log_probs - engine).split(lengths), strict=True):
+            self.differences[sequence.kind].append(part)
 
     def add_silent(self, sequences: Sequence[TrainSequence]) -> None:
         """What was not recomputed enters the entropy by its engine's -log p, whose expectation it is."""
         for sequence in sequences:
             self.entropy[sequence.kind] -= sum(sequence.engine_log_probs)
+
+    def mismatches(self, cap: float | None) -> list[dict[str, float | int | str | None]]:
+        return [
+            {"role": kind[0], "problem_type": kind[1], **mismatch(torch.cat(self.differences[kind]), cap)}
+            for kind in sorted(self.differences)
+        ]
 
     def rows(
         self, sequences: Sequence[TrainSequence], norm: float, kl: Mapping[Kind, float]

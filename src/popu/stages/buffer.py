@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from popu import artifacts
+from popu.domains.domain import domain_of
 from popu.problems.types import Reference
 from popu.rundir import RunDirectory
 
@@ -53,7 +54,7 @@ class Buffer:
     def references(self, n: int, since_step: int, recent_share: float, rng: random.Random) -> list[Reference]:
         """`n` distinct references, each from `since_step` on with chance `recent_share` (see `draw`).
 
-        Problems of `code_f` bring no program of their own and are not drawn. Raises ArtifactError.
+        Problems of types that borrow their program (`code_f`) are not drawn. Raises ArtifactError.
         """
         first_recent = int(np.searchsorted(self.index["step"][self._drawable], since_step))
         positions = draw(len(self._drawable), first_recent, n, recent_share, rng)
@@ -74,11 +75,12 @@ def buffer_of_step(run: RunDirectory, step: int) -> list[dict[str, Any]]:
 
 def write_buffer(run: RunDirectory, step: int, before: Buffer | None, rows: Sequence[Row]) -> list[Path]:
     """Writes a step's new problems and the index with them; returns the files."""
+    borrowing = domain_of(run.settings.training).borrowing
     new = {
         "step": np.full(len(rows), step, np.int64),
         "row": np.arange(len(rows), dtype=np.int64),
         "problem_key": np.array([int(row["problem_key"], 16) for row in rows], np.uint64),
-        "drawable": np.array([row["problem_type"] != "code_f" for row in rows], np.bool_),
+        "drawable": np.array([row["problem_type"] not in borrowing for row in rows], np.bool_),
     }
     index = {name: np.concatenate([before.index[name], column]) if before else column for name, column in new.items()}
     paths = [run.step(step) / "buffer.parquet", run.step(step) / "buffer_index.parquet"]

@@ -72,7 +72,12 @@ def _fill(run: RunDirectory, step: int, target: Path) -> None:
     artifacts.write_json(target / STATE, members)
     artifacts.write_table(target / "lineage.parquet", "lineage", births(run, step))
     artifacts.write_json(target / SETTINGS, run.settings.model_dump(mode="json"))
-    versions = {name: _version(name) for name in PACKAGES} | {"python": platform.python_version()}
+    packages = (*PACKAGES, *run.settings.plugins)
+    versions = {name: _version(name) for name in packages} | {"python": platform.python_version()}
+    if run.settings.engine.kind == "vllm":
+        from popu.engine.vllm_settings import installed_version
+
+        versions["vllm"] = installed_version(run.settings.engine)
     artifacts.write_json(target / "versions.json", versions)
     files = sorted(path for path in target.rglob("*") if path.is_file())
     digests = {str(path.relative_to(target)): artifacts.sha256(path) for path in files}
@@ -87,9 +92,19 @@ def _version(package: str) -> str | None:
         return None
 
 
+def read_bundle_manifest(bundle: Path) -> dict[str, Any]:
+    """The manifest of a bundle. Raises ArtifactError for another file, or one of another schema version."""
+    path = bundle / MANIFEST
+    manifest = artifacts.read_json(path)
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
+        raise ArtifactError(f"{path}: expected the manifest of a bundle, found another file")
+    artifacts.check_version(path, manifest.get("schema_version"))
+    return manifest
+
+
 def check_bundle(bundle: Path) -> dict[str, Any]:
     """A bundle's population.json after comparing every file with the manifest. Raises ArtifactError."""
-    manifest = artifacts.read_json(bundle / MANIFEST)
+    manifest = read_bundle_manifest(bundle)
     for name, digest in manifest["files"].items():
         path = bundle / name
         if not path.is_file():

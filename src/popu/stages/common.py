@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from popu.config import Run
+from popu.domains.domain import Domain
 from popu.engine.protocol import Request
 from popu.errors import ArtifactError, ConfigError
 from popu.evolution.selection import SelectionConfig, check_survivors
 from popu.population.adapter import Adapter, LoraConfig, read_adapter
 from popu.population.member import Member, Population
-from popu.problems.prompts import proposer_prompt
-from popu.problems.types import ProblemType, Reference
+from popu.problems.types import Reference
 from popu.rundir import RunDirectory, State
 from popu.seeds import derive_seed
 
@@ -41,12 +41,12 @@ def adapter_files(directory: Any) -> list[Any]:
 
 
 def fitting_prompt(
-    engine: Any, problem_type: ProblemType, references: Sequence[Reference], settings: Run
+    engine: Any, domain: Domain, problem_type: str, references: Sequence[Reference], settings: Run
 ) -> tuple[tuple[int, ...], Sequence[Reference]]:
     """The proposer's prompt as token ids; references are dropped from the end until it leaves room to answer."""
     room = settings.training.sampling.context - settings.training.sampling.max_new_tokens
     while True:
-        prompt = engine.encode(proposer_prompt(problem_type, references, settings.base.prompt_style))
+        prompt = engine.encode(domain.propose_prompt(problem_type, references, settings.base.prompt_style))
         if len(prompt) <= max(room, 1) or len(references) <= 1:
             return prompt, references
         references = references[:-1]

@@ -19,7 +19,7 @@ from popu.rundir import STATE, RunDirectory
 from popu.stages.call import STEP_STAGES
 from popu.stages.checkpoint import MANIFEST, bundle_path, check_bundle
 
-FIXED = ("population", "lora", "seed_problems")  # what the copied state was made with
+FIXED = ("population", "lora", "seed_problems", "problem_types")  # what the copied state was made with
 FORKED = "forked"  # where the copied adapters lie in the step's directory
 
 
@@ -75,7 +75,7 @@ def _changed(settings: Run, arm: str, lines: Mapping[str, Any]) -> Run:
             raise ConfigError(f"--set: expected settings that the checkpoint allows, found another {name}")
     if not arm or not all(c.isalnum() or c == "_" for c in arm):
         raise ConfigError(f"--arm: expected a name of letters, digits and _, found {arm!r}")
-    return settings.model_copy(update={"arm": arm, "training": training})
+    return settings.model_copy(update={"arm": arm, "training": training, "plugins": training.used_plugins()})
 
 
 def _copy_step(source: RunDirectory, target: RunDirectory, number: int) -> None:

@@ -4,9 +4,8 @@ Reads the state after the last step and the buffer; writes heldout/step<n>.parqu
 """
 
 from popu import artifacts
+from popu.domains.domain import domain_of
 from popu.evaluate.heldout import BASE, score
-from popu.grammar.suite import heldout_suite
-from popu.problems.duplicates import program_key
 from popu.rundir import RunDirectory
 from popu.stages.backend import Backend
 from popu.stages.buffer import buffer_of_step
@@ -21,7 +20,8 @@ def heldout(run: RunDirectory, step: int, backend: Backend, tasks_per_level: int
     settings = run.settings
     state = run.state(step)
     population = population_of(state).members
-    tasks = heldout_suite(tasks_per_level)
+    domain = domain_of(settings.training)
+    tasks = domain.heldout(tasks_per_level)
     members = {BASE: None, **{m.id: read_member_adapter(run, state, m.slot) for m in population}}
     places = {member.id: int(member.slot[1:]) for member in population}
     engine, executor = backend.engine(settings), backend.executor(settings)
@@ -38,7 +38,7 @@ def heldout(run: RunDirectory, step: int, backend: Backend, tasks_per_level: int
             "samples": samples,
             "n_correct": n_correct,
             "greedy_correct": greedy,
-            "in_buffer": program_key(task.problem.program) in met,
+            "in_buffer": domain.program_key(task.problem.program) in met,
         }
         for name, results in scores.items()
         for task, (n_correct, greedy) in zip(tasks, results, strict=True)

@@ -1,26 +1,25 @@
-"""init: the founders with newborn adapters, and the seed problems that fill the first buffer.
+"""init: the founders with newborn adapters or ones from elsewhere, and the seed problems that fill the first buffer.
 
 Writes population.json, adapters/<slot>/, buffer.parquet and buffer_index.parquet of step 0.
 """
 
-import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from popu.base import founder_identities, measure_identity
+from popu.config import Base, Run
+from popu.domains.domain import Domain, as_reference, domain_of
 from popu.errors import ConfigError
-from popu.grammar.examples import reference_of, sample_examples
-from popu.grammar.levels import PRETRAINING_LEVELS
-from popu.population.adapter import new_adapter, write_adapter
+from popu.population.adapter import Adapter, new_adapter, read_base_name, write_adapter
+from popu.population.imported import imported
 from popu.population.member import founders
-from popu.problems.check import Proposal, Validated, validate
-from popu.problems.duplicates import program_key
-from popu.problems.prompts import fence
-from popu.problems.types import IDENTITY, PROBLEM_TYPES, ProblemType, Reference
+from popu.problems.types import Proposal, Reference, Validated
 from popu.rundir import RunDirectory, State
+from popu.sandbox.executor import Executor
 from popu.sandbox.verdicts import Status
 from popu.seeds import derive_rng, derive_seed
 from popu.stages.backend import Backend
@@ -33,9 +32,7 @@ from popu.stages.common import (
     request,
     selection_config,
 )
-from popu.stages.validate import key_of
 
-SEED_TYPES: tuple[ProblemType, ...] = tuple(t for t in PROBLEM_TYPES if t != "code_f")
 MAX_ROUNDS = 4  # of filling the buffer by the base; a base whose proposals are rarely valid starts with fewer
 
 
@@ -51,7 +48,7 @@ def init(run: RunDirectory, step: int, backend: Backend) -> None:
     for member in population.members:
         generator = torch.Generator().manual_seed(derive_seed(settings.seed, "founder", member.slot))
         directory = run.step(0) / "adapters" / member.slot
-        adapter = new_adapter(shapes, lora_config(settings), generator)
+        adapter = _founder(settings, member.slot, new_adapter(shapes, lora_config(settings), generator))
         write_adapter(directory, adapter, settings.base.path, member_card(member, 0, run.run_hash, settings.seed))
         outputs += adapter_files(directory)
     outputs += write_buffer(run, 0, None, seed_buffer(run, backend))
@@ -61,25 +58,45 @@ def init(run: RunDirectory, step: int, backend: Backend) -> None:
     run.finish(0, "init", [*outputs, state_path])
 
 
+def _founder(settings: Run, slot: str, fresh: Adapter) -> Adapter:
+    """The adapter that a slot begins with: from elsewhere where the config says so. Raises ConfigError."""
+    directories = settings.training.population.founders
+    if slot not in directories:
+        return fresh
+    key, directory = f"training.population.founders.{slot}", Path(directories[slot])
+    found = founder_identities({slot: directories[slot]})[slot]
+    if found != settings.founders.get(slot):
+        raise ConfigError(f"{key}: expected the adapter that the run was made with, found another in {directory}")
+    try:
+        adapter, base = imported(directory, fresh), Path(read_base_name(directory) or "-")
+    except ValueError as error:
+        raise ConfigError(f"{key}: {error}") from error
+    if any(base.glob("*.safetensors")) and measure_identity(Base(path=str(base))) != settings.base_sha256:
+        raise ConfigError(f"{key}: expected an adapter of the run's base, found one of {base}, which has other weights")
+    return adapter
+
+
 def seed_buffer(run: RunDirectory, backend: Backend) -> list[dict[str, Any]]:
-    """Distinct valid seed problems, at most `seed_problems.count`, the identity program first."""
+    """Distinct valid seed problems, at most `seed_problems.count`, the domain's first one first."""
     settings = run.settings
-    executor = backend.executor(settings)
+    domain, executor = domain_of(settings.training), backend.executor(settings)
     seeds = settings.training.seed_problems
-    rows = _new_rows([IDENTITY], validate([_proposal("code_o", IDENTITY)], executor), [])
+    rows = _checked(domain, [domain.seed_proposal(domain.first)], executor, [])
     if seeds.source == "identity":
-        return _fill_by_base(run, backend, rows)
-    references = _grammar(run) if seeds.source == "grammar" else _read(seeds.file)
-    proposals = [_proposal("code_o", reference) for reference in references]
-    rows += _new_rows(references, validate(proposals, executor), rows)
+        return _fill_by_base(run, domain, backend, rows)
+    references = _grammar(run, domain) if seeds.source == "grammar" else read_seed_problems(seeds.file)
+    rows += _checked(domain, [domain.seed_proposal(reference) for reference in references], executor, rows)
     return rows[: seeds.count]
 
 
-def _fill_by_base(run: RunDirectory, backend: Backend, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _fill_by_base(
+    run: RunDirectory, domain: Domain, backend: Backend, rows: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """The bare base continues from references drawn from the buffer as it grows (AZR)."""
     settings = run.settings
     engine = backend.engine(settings)
     wanted = settings.training.seed_problems.count
+    seed_types = [name for name in settings.training.problem_types if name not in domain.borrowing]
     for attempt in range(MAX_ROUNDS):
         missing = wanted - len(rows)
         if missing <= 0:
@@ -88,9 +105,9 @@ def _fill_by_base(run: RunDirectory, backend: Backend, rows: list[dict[str, Any]
         for i in range(missing):
             rng = derive_rng(settings.seed, "seed-references", attempt, i)
             n = settings.training.proposals.n_references
-            problem_type = SEED_TYPES[i % len(SEED_TYPES)]
+            problem_type = seed_types[i % len(seed_types)]
             drawn = [Reference(rows[i]["program"], rows[i]["input"]) for i in draw(len(rows), len(rows), n, 0.0, rng)]
-            prompt, _ = fitting_prompt(engine, problem_type, drawn, settings)
+            prompt, _ = fitting_prompt(engine, domain, problem_type, drawn, settings)
             planned = request(settings, f"{attempt}/{i}", prompt, None, 1, 0, "seed")
             if planned is not None:
                 requests.append(planned)
@@ -100,19 +117,21 @@ def _fill_by_base(run: RunDirectory, backend: Backend, rows: list[dict[str, Any]
             Proposal(problem_type, engine.decode(completion.tokens), None, completion.finish_reason == "length")
             for problem_type, completion in zip(types, completions, strict=True)
         ]
-        results = validate(proposals, backend.executor(settings))
-        rows = rows + _new_rows(types, results, rows)
+        rows = rows + _checked(domain, proposals, backend.executor(settings), rows)
     return rows[:wanted]
 
 
-def _new_rows(sources: Any, results: list[Validated], known: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Buffer rows of the valid results that are no duplicates of each other or of `known`."""
+def _checked(
+    domain: Domain, proposals: Sequence[Proposal], executor: Executor, known: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Buffer rows of the valid proposals that are no duplicates of each other or of `known`."""
+    results: list[Validated] = domain.validate(proposals, executor)
     keys = {row["problem_key"] for row in known}
     rows: list[dict[str, Any]] = []
-    for source, result in zip(sources, results, strict=True):
+    for proposal, result in zip(proposals, results, strict=True):
         if result.status is not Status.OK:
             continue
-        key = key_of(result.program, result.inputs)
+        key = domain.problem_key(result.program, result.inputs)
         if key in keys:
             continue
         keys.add(key)
@@ -120,30 +139,25 @@ def _new_rows(sources: Any, results: list[Validated], known: list[dict[str, Any]
             {
                 "problem_id": f"00000-q{len(known) + len(rows):04d}",
                 "step": 0,
-                "problem_type": source if isinstance(source, str) else "code_o",
+                "problem_type": proposal.problem_type,
                 "program": result.program,
-                "input": result.inputs[0],
+                "input": result.inputs[0] if result.inputs else "",
                 "problem_key": key,
-                "program_key": program_key(result.program),
+                "program_key": domain.program_key(result.program),
                 "solved": False,
             }
         )
     return rows
 
 
-def _proposal(problem_type: ProblemType, reference: Reference) -> Proposal:
-    text = fence("python", reference.program) + fence("input", reference.input)
-    return Proposal(problem_type, text, None, False)
-
-
-def _grammar(run: RunDirectory) -> list[Reference]:
+def _grammar(run: RunDirectory, domain: Domain) -> list[Reference]:
     settings = run.settings
     rng = derive_rng(settings.seed, "seed-grammar")
-    examples: Iterator[Any] = sample_examples(PRETRAINING_LEVELS, "pretraining", rng)
-    return [reference_of(example) for example in itertools.islice(examples, settings.training.seed_problems.count)]
+    n = settings.training.seed_problems.count
+    return [as_reference(domain.sampled(domain.types[0], rng)) for _ in range(n)]
 
 
-def _read(path: str | None) -> list[Reference]:
+def read_seed_problems(path: str | None) -> list[Reference]:
     """Seed problems from JSON lines. Raises ConfigError naming file and line."""
     if path is None:
         raise ConfigError("training.seed_problems.file: expected a path for source: file, found null")

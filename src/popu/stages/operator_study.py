@@ -20,18 +20,15 @@ from safetensors.torch import load_file
 
 from popu import artifacts
 from popu.config import OperatorStudy, Run
+from popu.domains.domain import domain_of
 from popu.errors import ArtifactError, ConfigError
 from popu.evaluate.heldout import score
 from popu.evolution.distance import distance, size
-from popu.evolution.registry import OPERATORS
-from popu.grammar.examples import problems_of, sample_example
-from popu.grammar.levels import PRETRAINING_LEVELS
-from popu.grammar.suite import Task, heldout_suite
+from popu.evolution.registry import OPERATORS, get_operator
 from popu.population.adapter import Adapter, read_adapter, write_adapter
 from popu.population.member import Member
 from popu.population.ratings import lower_bound
-from popu.problems.prompts import solver_prompt
-from popu.problems.types import PROBLEM_TYPES, problem_of
+from popu.problems.types import Task, problem_of
 from popu.rl.rewards import solve_fraction
 from popu.rl.update import update_adapter
 from popu.rundir import RunDirectory
@@ -40,6 +37,7 @@ from popu.seeds import derive_rng, derive_seed
 from popu.stages.backend import Backend
 from popu.stages.checkpoint import read_students
 from popu.stages.common import request
+from popu.stages.run import check_plugins
 from popu.stages.solve import Planned, rollout_rows
 from popu.stages.update import sequences_by_slot, write_optimizer
 from popu.stages.verify import verdict_rows
@@ -74,15 +72,16 @@ def operator_study(
     if (step_directory(out, study.steps) / CHANGES).exists():
         return
     settings = run.settings
+    check_plugins(settings)
     engine, executor = backend.engine(settings), backend.executor(settings)
     parents = best_two(read_students(run, step), step)
     problems = study_problems(run, step, repeat, study.steps * study.problems)
-    tasks = heldout_suite(study.tasks_per_level)
+    tasks = domain_of(settings.training).heldout(study.tasks_per_level)
     last = last_scored(out)
     children = (
-        newborn([adapter for _, adapter in parents], derive_seed(NAME, settings.seed, repeat))
+        newborn(studied(settings), [adapter for _, adapter in parents], derive_seed(NAME, settings.seed, repeat))
         if last is None
-        else _read_children(step_directory(out, last))
+        else _read_children(step_directory(out, last), studied(settings))
     )
     for now in range(0 if last is None else last + 1, study.steps + 1):
         if now:
@@ -112,8 +111,9 @@ def best_two(students: Sequence[tuple[Member, Adapter]], step: int) -> list[tupl
 
 def study_problems(run: RunDirectory, step: int, repeat: int, n: int) -> list[dict[str, Any]]:
     """`n` distinct problems in random order: rows of the last steps that have so many, duplicates left out; where the
-    whole run has too few, grammar problems beside them, types and levels even. Raises ArtifactError."""
+    whole run has too few, random problems of the domain beside them, types even. Raises ArtifactError."""
     rng = derive_rng(NAME, run.settings.seed, repeat)
+    domain, types = domain_of(run.settings.training), run.settings.training.problem_types
     pool: list[dict[str, Any]] = []
     for past in range(step, 0, -1):
         if len(pool) < n:
@@ -121,20 +121,25 @@ def study_problems(run: RunDirectory, step: int, repeat: int, n: int) -> list[di
             pool += [row for row in rows if row["status"] == "ok" and not row["duplicate_of"]]
     chosen = rng.sample(pool, min(n, len(pool)))
     for i in range(n - len(chosen)):
-        example = sample_example(rng.choice(PRETRAINING_LEVELS), "pretraining", rng)
-        problem = problems_of(example, PROBLEM_TYPES[i % len(PROBLEM_TYPES)])[0]
+        problem = domain.sampled(types[i % len(types)], rng)
         chosen.append({"problem_id": f"grammar-{i}", "slot": "", **asdict(problem)})
     rng.shuffle(chosen)
     return chosen
 
 
-def newborn(parents: Sequence[Adapter], seed: int) -> dict[str, Child]:
-    """A child of every registered operator: of both parents, or of the first."""
+def studied(settings: Run) -> list[str]:
+    """The names of our operators, and of the installed ones that the run names."""
+    return sorted({*OPERATORS, *settings.training.evolution.operators})
+
+
+def newborn(names: Sequence[str], parents: Sequence[Adapter], seed: int) -> dict[str, Child]:
+    """A child of every operator: of both parents, or of the first."""
+    operators = {name: get_operator(name) for name in names}
     return {
         name: Child(
             operator.apply(parents[: operator.arity], torch.Generator().manual_seed(derive_seed(seed, name))), {}
         )
-        for name, operator in sorted(OPERATORS.items())
+        for name, operator in operators.items()
     }
 
 
@@ -152,8 +157,9 @@ def retrained(
 ) -> dict[str, Child]:
     """Every child after one step of a student on all of the problems. All of them solve in one call."""
     planned: list[Planned] = []
+    domain = domain_of(settings.training)
     for row in problems:
-        prompt = engine.encode(solver_prompt(problem_of(row), settings.base.prompt_style))
+        prompt = engine.encode(domain.solve_prompt(problem_of(row), settings.base.prompt_style))
         for name in children:
             n = settings.training.rollouts.per_problem
             wanted = request(settings, row["problem_id"], prompt, name, n, *seed)
@@ -162,13 +168,13 @@ def retrained(
     adapters = {name: child.adapter for name, child in children.items()}
     rollouts = rollout_rows(engine, planned, adapters, check)
     rng = derive_rng(settings.seed, *seed, "rewards")
-    verdicts = verdict_rows(problems, rollouts, executor, settings.training.rewards, rng)
+    verdicts = verdict_rows(settings, problems, rollouts, executor, rng)
     after = {}
     for name, child in children.items():
         own = [(row, verdict) for row, verdict in zip(rollouts, verdicts, strict=True) if row["slot"] == name]
         attempts = [("student", row, row["problem_id"], verdict["reward"]) for row, verdict in own]
         result = update_adapter(
-            engine.forward,
+            engine.trainers(settings.training.update.device)[0],
             child.adapter,
             child.optimizer,
             sequences_by_slot(attempts, settings.training.update.whiten).get(name, []),
@@ -264,11 +270,11 @@ def _forget_children(out: Path, keep: int | None) -> None:
             shutil.rmtree(directory)
 
 
-def _read_children(directory: Path) -> dict[str, Child]:
+def _read_children(directory: Path, names: Sequence[str]) -> dict[str, Child]:
     try:
         return {
             name: Child(read_adapter(directory / CHILDREN / name), load_file(directory / CHILDREN / name / OPTIMIZER))
-            for name in sorted(OPERATORS)
+            for name in names
         }
     except (ValueError, SafetensorError, OSError) as error:
         raise ArtifactError(

@@ -1,6 +1,7 @@
 """propose: match teachers with students, then every teacher writes its proposals, all types in one call.
 
-With `proposals.source: grammar` no teacher writes: a fixed curriculum takes the proposals' place.
+With `proposals.source: grammar` no teacher writes: random problems of the domain, a fixed curriculum, take the
+proposals' place.
 
 Reads population.json and the buffer of the step before and the teachers' adapters; writes matches.json and
 proposals.parquet.
@@ -11,14 +12,11 @@ from typing import Any
 
 from popu import artifacts
 from popu.config import Run
+from popu.domains.domain import Domain, as_reference, domain_of
 from popu.engine.base import TransformersEngine
 from popu.engine.protocol import Completion, Request
-from popu.grammar.examples import problems_of, reference_of, sample_example
-from popu.grammar.levels import PRETRAINING_LEVELS
 from popu.population.matchmaking import match
 from popu.population.member import Population
-from popu.problems.prompts import proposal_text
-from popu.problems.types import PROBLEM_TYPES
 from popu.rundir import RunDirectory
 from popu.seeds import derive_rng
 from popu.stages.backend import Backend
@@ -35,9 +33,10 @@ def propose(run: RunDirectory, step: int, backend: Backend) -> None:
     matches = match(population, rng, settings.training.matching.method)
     buffer = read_buffer(run, step - 1)
     engine = backend.engine(settings)
-    rows, requests = _plan(settings, step, population, buffer, engine)
+    domain = domain_of(settings.training)
+    rows, requests = _plan(settings, domain, step, population, buffer, engine)
     if settings.training.proposals.source == "grammar":
-        proposals = _from_grammar(settings, step, rows, engine)
+        proposals = _from_grammar(settings, domain, step, rows, engine)
     else:
         adapters = {m.version: read_member_adapter(run, state, m.slot) for m in population.teachers}
         proposals = _rows(engine, rows, engine.generate(requests, adapters, backend.check), step)
@@ -50,19 +49,19 @@ def propose(run: RunDirectory, step: int, backend: Backend) -> None:
 
 
 def _plan(
-    settings: Run, step: int, population: Population, buffer: Buffer, engine: TransformersEngine
+    settings: Run, domain: Domain, step: int, population: Population, buffer: Buffer, engine: TransformersEngine
 ) -> tuple[list[dict[str, Any]], list[Request]]:
     """One request a prompt, and what its rows will say."""
     wanted = settings.training.proposals
     rows: list[dict[str, Any]] = []
     requests = []
     for teacher in population.teachers:
-        for problem_type in PROBLEM_TYPES:
+        for problem_type in settings.training.problem_types:
             for i in range(wanted.prompts_per_type):
                 rng = derive_rng(settings.seed, step, "references", teacher.slot, problem_type, i)
-                n = 1 if problem_type == "code_f" else wanted.n_references
+                n = 1 if problem_type in domain.borrowing else wanted.n_references
                 drawn = buffer.references(n, step - wanted.recent_steps, wanted.recent_share, rng)
-                prompt, references = fitting_prompt(engine, problem_type, drawn, settings)
+                prompt, references = fitting_prompt(engine, domain, problem_type, drawn, settings)
                 name = f"{teacher.slot}/{problem_type}/{i}"
                 planned = request(settings, name, prompt, teacher.version, wanted.proposals_per_prompt, step, "propose")
                 if planned is None:
@@ -103,21 +102,22 @@ def _rows(
 
 
 def _from_grammar(
-    settings: Run, step: int, rows: Sequence[dict[str, Any]], engine: TransformersEngine
+    settings: Run, domain: Domain, step: int, rows: Sequence[dict[str, Any]], engine: TransformersEngine
 ) -> list[dict[str, Any]]:
-    """Proposals that nobody wrote: as many of each type, each a problem of the base's grammar, levels evenly."""
+    """Proposals that nobody wrote: as many of each type, each a random problem of the domain."""
     proposals = []
     for row in rows:
         for i in range(settings.training.proposals.proposals_per_prompt):
             rng = derive_rng(settings.seed, step, "grammar", row["slot"], row["group"], i)
-            example = sample_example(rng.choice(PRETRAINING_LEVELS), "pretraining", rng)
-            text = proposal_text(problems_of(example, row["problem_type"])[0])
+            problem = domain.sampled(row["problem_type"], rng)
+            text = domain.proposal_text(problem)
+            shown = [as_reference(problem)] if row["problem_type"] in domain.borrowing else []
             tokens = engine.encode(text)
             proposals.append(
                 {
                     **row,
-                    "reference_programs": [example.source] if row["problem_type"] == "code_f" else [],
-                    "reference_inputs": [reference_of(example).input] if row["problem_type"] == "code_f" else [],
+                    "reference_programs": [reference.program for reference in shown],
+                    "reference_inputs": [reference.input for reference in shown],
                     "proposal_id": proposal_id(step, row["group"], i),
                     "completion": text,
                     "tokens": list(tokens),

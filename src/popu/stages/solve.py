@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from popu import artifacts
+from popu.domains.domain import domain_of
 from popu.engine.protocol import Request
 from popu.population.adapter import Adapter
-from popu.problems.prompts import solver_prompt
 from popu.problems.types import problem_of
 from popu.rundir import RunDirectory
 from popu.stages.backend import Backend
@@ -30,12 +30,12 @@ def solve(run: RunDirectory, step: int, backend: Backend) -> None:
     population = population_of(state)
     opponents = {row["teacher"]: row["student"] for row in run.json(step, "propose", "matches.json")}
     problems = [row for row in run.table(step, "validate", "problems") if row["status"] == "ok"]
-    engine = backend.engine(settings)
+    engine, domain = backend.engine(settings), domain_of(settings.training)
     n = settings.training.rollouts.per_problem
     planned = []
     for row in problems:
         student = population.by_slot(opponents[row["slot"]])
-        prompt = engine.encode(solver_prompt(problem_of(row), settings.base.prompt_style))
+        prompt = engine.encode(domain.solve_prompt(problem_of(row), settings.base.prompt_style))
         wanted = request(settings, row["problem_id"], prompt, student.version, n, step, "solve")
         if wanted is not None:
             planned.append((row, student.slot, student.id, wanted))

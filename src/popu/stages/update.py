@@ -1,7 +1,7 @@
 """update: every adapter takes its policy-gradient step, teachers and students jointly, the three types mixed.
 
 Reads proposals, rollouts, verdicts, outcomes, adapters and optimizer states; writes adapters/<slot>/,
-optimizer/<slot>.safetensors and update_metrics.parquet.
+optimizer/<slot>.safetensors, update_metrics.parquet and mismatch.parquet.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -10,14 +10,16 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from popu import artifacts
 from popu.config import Update
+from popu.engine.flat import Forward
 from popu.errors import ArtifactError
 from popu.population.adapter import write_adapter
-from popu.population.member import Population
+from popu.population.member import Member, Population
 from popu.rl.advantages import advantages
+from popu.rl.devices import run_spread
 from popu.rl.update import TrainSequence, update_adapter
 from popu.rundir import RunDirectory
 from popu.stages.backend import Backend
@@ -42,10 +44,12 @@ def update(run: RunDirectory, step: int, backend: Backend) -> None:
         learning_roles(settings.training.update, step),
     )
     outputs: list[Path] = []
-    metrics: list[dict[str, Any]] = []
-    for member in population.members:
+    metrics: list[Row] = []
+    mismatches: list[Row] = []
+
+    def train(forward: Forward, member: Member) -> tuple[list[Path], list[Row], list[Row]]:
         result = update_adapter(
-            engine.forward,
+            forward,
             read_member_adapter(run, state, member.slot),
             read_optimizer(run, state.optimizers[member.slot]),
             sequences[member.slot],
@@ -56,12 +60,22 @@ def update(run: RunDirectory, step: int, backend: Backend) -> None:
         directory = run.step(step) / "adapters" / member.slot
         card = member_card(member, step, run.run_hash, settings.seed)
         write_adapter(directory, result.adapter, settings.base.path, card)
-        outputs += adapter_files(directory)
-        outputs.append(write_optimizer(run.step(step) / "optimizer" / f"{member.slot}.safetensors", result.optimizer))
-        metrics += [{"slot": member.slot, "member": member.id, **row} for row in result.metrics]
-    path = run.step(step) / "update_metrics.parquet"
-    artifacts.write_table(path, "update_metrics", metrics)
-    run.finish(step, "update", [*outputs, path])
+        optimizer = write_optimizer(run.step(step) / "optimizer" / f"{member.slot}.safetensors", result.optimizer)
+        whose = {"slot": member.slot, "member": member.id}
+        own_metrics: list[Row] = [{**whose, **row} for row in result.metrics]
+        own_mismatches: list[Row] = [{**whose, **row} for row in result.mismatch]
+        return [*adapter_files(directory), optimizer], own_metrics, own_mismatches
+
+    trainers = engine.trainers(settings.training.update.device)
+    costs = [sum(len(s.tokens) for s in sequences[member.slot]) for member in population.members]
+    for files, of_metrics, of_mismatches in run_spread(trainers, population.members, costs, train):
+        outputs += files
+        metrics += of_metrics
+        mismatches += of_mismatches
+    for name, rows in (("update_metrics", metrics), ("mismatch", mismatches)):
+        outputs.append(run.step(step) / f"{name}.parquet")
+        artifacts.write_table(outputs[-1], name, rows)
+    run.finish(step, "update", outputs)
 
 
 def learning_roles(config: Update, step: int) -> tuple[str, ...]:
@@ -72,9 +86,7 @@ def learning_roles(config: Update, step: int) -> tuple[str, ...]:
 
 
 def write_optimizer(path: Path, tensors: dict[str, torch.Tensor]) -> Path:
-    with artifacts.atomic_write(path) as temporary:
-        save_file(dict(sorted(tensors.items())), temporary)
-        temporary.chmod(0o644)
+    artifacts.write_tensors(path, dict(sorted(tensors.items())))
     return path
 
 

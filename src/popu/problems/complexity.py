@@ -1,4 +1,4 @@
-"""How complex a program is: size, depth, lines, variables, cyclomatic complexity."""
+"""How complex a program is: size, depth, lines, variables, cyclomatic complexity; of a text, what compares to that."""
 
 import ast
 
@@ -29,3 +29,10 @@ def complexity(source: str) -> dict[str, int]:
 
 def _depth(node: ast.AST) -> int:
     return 1 + max((_depth(child) for child in ast.iter_child_nodes(node)), default=0)
+
+
+def text_measures(text: str) -> dict[str, int]:
+    """The measures of a text that is no program: words as nodes, non-blank lines, distinct words as variables."""
+    words = text.split()
+    n_lines = sum(1 for line in text.splitlines() if line.strip())
+    return {"n_nodes": len(words), "depth": 1, "n_lines": n_lines, "n_variables": len({*words}), "cyclomatic": 1}

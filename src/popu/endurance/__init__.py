@@ -1,0 +1,1 @@
+"""What a run has to survive: kills at any moment (`torture`)."""
