@@ -6,11 +6,13 @@ names it.
 """
 
 import errno
+import fcntl
+import glob
 import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,32 +28,45 @@ SCHEMA_VERSION = 2
 def atomic_write(path: Path) -> Iterator[Path]:
     """Yields a temporary path beside `path`; on success it is fsynced and renamed onto `path`, on failure removed.
 
-    An OSError that names no file, as of a library that finds the disk full, leaves with the name of `path`.
+    It is locked while in use: what a killed writer of the same file left beside it is not, and is removed. An OSError
+    that names it, or no file, as of a library that finds the disk full, leaves with the name of `path`.
     """
     path = Path(path)
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f".{glob.escape(path.name)}.tmp-*"):
+        with suppress(OSError), _locked(left, os.O_RDONLY):
+            left.unlink()
     temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
     try:
-        yield temporary
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        with _locked(temporary, os.O_RDWR | os.O_CREAT):
+            yield temporary
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
     except OSError as error:
-        if error.filename is None:
+        if error.filename in (None, str(temporary)):
             raise OSError(error.errno, error.strerror or str(error), str(path)) from error
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
 
 
-def sweep(directory: Path) -> None:
-    """Removes what an interrupted `atomic_write` left in a directory, up to two levels below."""
-    for pattern in (".*.tmp*", "*/.*.tmp*", "*/*/.*.tmp*"):
-        for path in directory.glob(pattern):
-            if path.is_file():
-                path.unlink(missing_ok=True)
+@contextmanager
+def _locked(path: Path, flags: int) -> Iterator[None]:
+    """Holds the file's lock; OSError where another process does, or, but for a file of our own, where there are none."""
+    descriptor = os.open(path, flags, 0o666)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if not flags & os.O_CREAT:
+                raise
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def write_json(path: Path, value: object) -> None:

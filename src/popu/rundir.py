@@ -57,7 +57,6 @@ class RunDirectory:
         Run length and checkpoint spacing may grow: they change no byte of a step. Raises ConfigError.
         """
         path = self.path / SETTINGS
-        artifacts.sweep(self.path)
         if path.exists():
             stored = Run.model_validate(artifacts.read_json(path))
             if run_id(stored) != run_id(settings) or stored.seed != settings.seed:

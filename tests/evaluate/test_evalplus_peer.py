@@ -9,7 +9,8 @@ import pytest
 
 from popu.errors import ConfigError
 from popu.evaluate import code, data, suites
-from popu.evaluate.evalplus_peer import Comparison, PeerWord, compare, evaluate
+from popu.evaluate.evalplus_peer import EvalPlusWord, compare, counted, evaluate
+from popu.evaluate.peers import Comparison
 from popu.evaluate.suite import TaskScore
 from popu.sandbox.executor import Executor, Profile
 
@@ -20,11 +21,11 @@ needs_evalplus = pytest.mark.skipif(not (HAVE_EVALPLUS and DATA.is_dir()), reaso
 
 def test_a_rescored_task_is_counted_by_our_word_and_listed():
     ours = TaskScore(True, "", "x")
-    skipped = Comparison("HumanEval/32", ours, PeerWord("fail", "fail"))
-    assert skipped.counted and "ours: pass; EvalPlus: base fail, plus fail" in skipped.disagreement
+    skipped = Comparison("HumanEval/32", ours, EvalPlusWord("fail", "fail"))
+    assert counted(skipped) and "ours: pass; EvalPlus: base fail, plus fail" in skipped.disagreement
     other = replace(skipped, task_id="HumanEval/33")
-    assert not other.counted and other.disagreement
-    assert replace(other, peer=PeerWord("pass", "pass")).disagreement == ""
+    assert not counted(other) and other.disagreement
+    assert replace(other, peer=EvalPlusWord("pass", "pass")).disagreement == ""
 
 
 @pytest.mark.skipif(HAVE_EVALPLUS, reason="evalplus is installed")
@@ -57,7 +58,7 @@ def test_canonical_solutions_agree_but_for_the_task_that_evalplus_skips(name, id
     assert scores[-2].reason.startswith("denied:")
     both = compare(name, rows, of, scores)
     assert {one.task_id for one in both if one.disagreement} == differ, [one.disagreement for one in both]
-    assert [one.counted for one in both] == [score.passed for score in scores]
+    assert [counted(one) for one in both] == [score.passed for score in scores]
     assert os.environ["EVALPLUS_TIMEOUT_PER_TASK"] == "60"
 
 

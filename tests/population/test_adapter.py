@@ -9,7 +9,6 @@ from peft import LoraConfig as PeftLoraConfig
 from peft import PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 
-from popu.artifacts import sweep
 from popu.population.adapter import (
     CARD_FILE,
     CONFIG_FILE,
@@ -230,7 +229,6 @@ def test_non_finite_adapter_is_not_written(trained, tmp_path):
 def test_rewriting_replaces_whole_files(written, shapes, config):
     other = new_adapter(shapes, config, torch.Generator().manual_seed(9))
     shutil.copy(written / WEIGHTS_FILE, written / f".{WEIGHTS_FILE}.tmp-1")  # what a killed writer leaves behind
-    sweep(written)
     write_adapter(written, other, "tiny", {})
     assert equal(read_adapter(written), other) and len(list(written.iterdir())) == 3
 

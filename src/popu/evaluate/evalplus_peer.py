@@ -23,12 +23,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from popu.errors import ArtifactError, ConfigError
+from popu.evaluate.peers import Comparison
 from popu.evaluate.suite import BenchmarkTask, TaskScore
 from popu.sandbox.verdicts import Status
 
@@ -39,7 +39,7 @@ TIME_LIMIT_FACTOR = 8
 ADDRESS_SPACE_BYTES = 16 * 2**30  # of every process; EvalPlus inherits some gigabytes of it
 
 
-class PeerWord(NamedTuple):
+class EvalPlusWord(NamedTuple):
     """EvalPlus's statuses (`pass`, `fail`, `timeout`) on a task's own tests, and on those that EvalPlus added."""
 
     base: str
@@ -49,26 +49,13 @@ class PeerWord(NamedTuple):
     def passed(self) -> bool:
         return self.base == self.plus == "pass"
 
+    def __str__(self) -> str:
+        return f"EvalPlus: base {self.base}, plus {self.plus}"
 
-@dataclass(frozen=True)
-class Comparison:
-    """A completion's two words; `counted` is EvalPlus's where it can be relied on, else ours."""
 
-    task_id: str
-    ours: TaskScore
-    peer: PeerWord
-
-    @property
-    def counted(self) -> bool:
-        return self.ours.passed if self.task_id in RESCORED else self.peer.passed
-
-    @property
-    def disagreement(self) -> str:
-        """What either says, where one passes the completion and the other does not, a rescored task included."""
-        if self.ours.passed == self.peer.passed:
-            return ""
-        reason = self.ours.reason or "pass"
-        return f"{self.task_id}: ours: {reason}; EvalPlus: base {self.peer.base}, plus {self.peer.plus}"
+def counted(both: Comparison) -> bool:
+    """EvalPlus's word where it can be relied on, else ours."""
+    return both.ours.passed if both.task_id in RESCORED else both.peer.passed
 
 
 def compare(
@@ -99,7 +86,7 @@ def evaluate(
     task_ids: Sequence[str],
     programs: Sequence[str],
     parallel: int | None = None,
-) -> list[PeerWord]:
+) -> list[EvalPlusWord]:
     """EvalPlus's word on every program, in their order; a task may have several. Raises as `compare`."""
     if find_spec("evalplus") is None:
         raise ConfigError("evalplus: expected 0.3.1 in this environment (envs/evaluate.txt), found none")
@@ -112,7 +99,7 @@ def evaluate(
         _write_lines(directory / "samples.jsonl", samples)
         _run(dataset, directory, parallel)
         results = json.loads((directory / "samples_eval_results.json").read_text())["eval"]
-    words = {of: iter([PeerWord(one["base_status"], one["plus_status"]) for one in results[of]]) for of in asked}
+    words = {of: iter([EvalPlusWord(one["base_status"], one["plus_status"]) for one in results[of]]) for of in asked}
     return [next(words[of]) for of in task_ids]
 
 

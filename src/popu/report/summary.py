@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from popu.artifacts import atomic_write, sweep, write_json
+from popu.artifacts import atomic_write, write_json
 from popu.errors import ArtifactError
 from popu.report.series import find_runs, heldout_rows, metric_rows
 from popu.report.statistics import mean
@@ -26,7 +26,6 @@ def write_summary(experiment: Path) -> None:
     runs = find_runs(experiment)
     if not runs:
         raise ArtifactError(f"--experiment: expected a directory with runs, found none in {experiment}")
-    sweep(experiment)
     by_arm: dict[str, list[RunDirectory]] = {}
     for run in runs:
         by_arm.setdefault(run.path.parent.name, []).append(run)

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from popu.artifacts import read_json, sweep, write_json
+from popu.artifacts import read_json, write_json
 from popu.config import Run
 from popu.devices import VISIBLE
 from popu.errors import ConfigError
@@ -32,7 +32,6 @@ def run_stage(call: StageCall, backend: Backend) -> None:
         if run.is_done(call.step, call.stage):
             return
         check_plugins(run.settings)
-        sweep(run.step(call.step))
         started = time.monotonic()
         stage_function(call.stage)(run, call.step, backend, **call.options)
         measured: dict[str, Any] = {f"{call.stage}_s": round(time.monotonic() - started, 3)}
