@@ -56,7 +56,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _locked(path: Path, flags: int) -> Iterator[None]:
-    """Holds the file's lock; OSError where another process does, or, but for a file of our own, where there are none."""
+    """Holds the file's lock. Raises OSError where another process does, or, unless it is made here, there are none."""
     descriptor = os.open(path, flags, 0o666)
     try:
         try:

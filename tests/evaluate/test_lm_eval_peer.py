@@ -21,7 +21,7 @@ def test_without_lm_eval_it_is_one_message():
 @pytest.mark.slow
 @pytest.mark.skipif(not HAVE_LM_EVAL, reason="lm-eval is not installed: envs/evaluate.txt")
 def test_each_scorer_reads_the_answer_where_it_looks_for_it():
-    """One completion a task, the gold being 18 (the last: 1,200): where the three rules differ, and where they agree."""
+    """One completion a task, the gold being 18 (the last: 1,200)."""
     said = {
         "so \\boxed{18}": (True, LmEvalWord(False, True, "18")),
         "#### 18": (True, LmEvalWord(True, True, "18")),

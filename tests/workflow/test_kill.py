@@ -1,8 +1,11 @@
 """Kills at random moments, the same command again: equal artifacts. `popu torture --kills 100` is the long one."""
 
+import base64
+import shutil
+
 import pytest
 
-from popu.endurance.torture import torture, unequal
+from popu.endurance.torture import TINY, torture, unequal
 from popu.errors import ConfigError
 
 pytestmark = pytest.mark.slow
@@ -12,6 +15,21 @@ pytestmark = pytest.mark.slow
 def test_killed_at_random_moments_the_artifacts_are_equal(granularity):
     result = torture(5, granularity, seed=0)
     assert result["faults"] == [] and result["kills"] == 5 and result["starts"] >= 2
+
+
+def test_a_kill_between_the_last_file_of_a_job_and_its_end_leaves_nothing_undone(copied):
+    """Snakemake notes what a job has begun, and forgets it when the job ends: here the note is still there."""
+    run = copied.run_directory()
+    shutil.rmtree(run / "checkpoints")
+    begun = str((run / "step00002" / "evolve.json").relative_to(copied.path))
+    note = copied.path / ".snakemake" / "incomplete" / base64.b64encode(begun.encode()).decode()
+    note.parent.mkdir(parents=True)
+    note.touch()
+    planned = copied.run("train_all", "--dry-run")
+    assert planned.returncode == 0 and "rule checkpoint:" in planned.stdout and "rule evolve:" not in planned.stdout
+    copied.write({**TINY, "granularity": "block"})
+    planned = copied.run("train_all", "--dry-run")
+    assert planned.returncode == 0 and "rule checkpoint:" in planned.stdout and "rule block:" not in planned.stdout
 
 
 def test_no_kill_is_refused():

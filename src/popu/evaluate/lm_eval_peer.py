@@ -1,7 +1,7 @@
-"""lm-eval 0.4.13's own word on answers to GSM8K beside ours: the filters and the metric of the `gsm8k` task it comes with.
+"""lm-eval 0.4.13's own word on answers to GSM8K beside ours: the filters and the metric of the `gsm8k` task it has.
 
-Only the prompt is ours and nothing cuts a completion, so both judge the same text. `strict-match` reads the number after
-a `####`, `flexible-extract` the last number anywhere; our scorer reads the last box, and without any box a last `####`.
+Only the prompt is ours and nothing cuts a completion, so both judge the same text. `strict-match` reads the number
+after a `####`, `flexible-extract` the last number; our scorer reads the last box, and without any a last `####`.
 """
 
 import json
@@ -95,8 +95,8 @@ def evaluate(
 
 
 def _word(strict: Mapping[str, Any], flexible: Mapping[str, Any]) -> tuple[str, LmEvalWord]:
-    passed = [bool(sample["exact_match"] == 1) for sample in (strict, flexible)]
-    return flexible["resps"][0][0], LmEvalWord(*passed, str(flexible["filtered_resps"][0]))
+    word = LmEvalWord(strict["exact_match"] == 1, flexible["exact_match"] == 1, flexible["filtered_resps"][0])
+    return flexible["resps"][0][0], word
 
 
 def _require() -> None:

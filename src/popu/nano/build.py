@@ -2,7 +2,8 @@
 
 import itertools
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ def make_tokenizer(out: Path) -> None:
     """Trains the tokenizer on clean rows and saves it to `out`."""
     rows = itertools.islice(sample_rows("trunk", 0.0, derive_rng("tokenizer", 0)), TOKENIZER_ROWS)
     texts = (row.prefix + "".join(given + completion for given, completion in row.branches) for row in rows)
-    train_tokenizer(texts).save_pretrained(out)
+    with _whole(out, "tokenizer.json") as directory:
+        train_tokenizer(texts).save_pretrained(directory)
 
 
 def make_corpus(tokenizer_path: Path, out: Path, phase: str, n_rows: int, slip_share: float, seed: int) -> None:
@@ -58,8 +60,21 @@ def run_phase(
     if init is not None:
         model.load_state_dict(load_file(init / "model.safetensors"), strict=False)
     train(model, corpora, phase, out, lambda text: print(text, flush=True))
-    model.save_pretrained(out)
-    tokenizer.save_pretrained(out)
+    with _whole(out, "model.safetensors") as directory:
+        model.save_pretrained(directory)
+        tokenizer.save_pretrained(directory)
+
+
+@contextmanager
+def _whole(out: Path, last: str) -> Iterator[Path]:
+    """A directory for a library that writes files as it likes; at the end they are moved to `out`, `last` as the last."""
+    directory = out / ".saving"
+    shutil.rmtree(directory, ignore_errors=True)  # of a killed call
+    directory.mkdir(parents=True)
+    yield directory
+    for path in sorted(directory.iterdir(), key=lambda path: path.name == last):
+        path.replace(out / path.name)
+    directory.rmdir()
 
 
 def write_base(model: Path, clean: Path, slip_share: float, out: Path) -> None:
