@@ -27,17 +27,22 @@ def add(commands: Commands) -> None:
     score = add_command(parts, "score", _benchmark_score, "judge the completions of all shards")
     score.add_argument("--generations", type=Path, nargs="+", required=True)
     score.add_argument("--threads", type=int, default=2)
+    peer = add_command(parts, "peer", _benchmark_peer, "our word on completions beside EvalPlus's or lm-eval's")
+    peer.add_argument("--generations", type=Path, nargs="+", required=True)
+    peer.add_argument("--threads", type=int, default=2)
     for command in (complete, score):
         _benchmark_arguments(command)
+    _benchmark_arguments(peer, out=False)
 
 
-def _benchmark_arguments(command: argparse.ArgumentParser) -> None:
+def _benchmark_arguments(command: argparse.ArgumentParser, out: bool = True) -> None:
     command.add_argument("--suite", required=True, help="name, or name@samples; an unknown one lists all")
     command.add_argument("--limit", type=int, help="the first tasks alone")
     command.add_argument("--max-new-tokens", type=int, help="in place of the suite's own")
     command.add_argument("--temperature", type=float, default=0.6, help="of name@samples")
     command.add_argument("--data-dir", help="where the data files lie; else they are downloaded once")
-    command.add_argument("--out", type=Path, required=True)
+    if out:
+        command.add_argument("--out", type=Path, required=True)
 
 
 def _benchmark(arguments: argparse.Namespace) -> "Benchmark":
@@ -87,3 +92,11 @@ def _benchmark_score(arguments: argparse.Namespace) -> None:
 
     item = _benchmark(arguments)
     score_generations(item, arguments.generations, arguments.data_dir, arguments.threads, arguments.out)
+
+
+def _benchmark_peer(arguments: argparse.Namespace) -> None:
+    from popu.report.benchmarks import print_comparisons
+    from popu.stages.benchmark import compare_generations
+
+    item = _benchmark(arguments)
+    print_comparisons(compare_generations(item, arguments.generations, arguments.data_dir, arguments.threads))

@@ -36,18 +36,20 @@ def tasks(name: str, data_dir: Path | None = None, limit: int | None = None) -> 
     """
     if limit is not None and limit < 1:
         raise ConfigError(f"limit: expected at least 1, found {limit}")
-    all_tasks = suite(name).tasks(_rows(name, data_dir))
+    all_tasks = suite(name).tasks(rows_of(name, data_dir))
     return all_tasks[:limit]
 
 
-def _our_names() -> list[str]:
-    windows = map(livecodebench.suite_name, livecodebench.RELEASES)
-    return [*code.SUITES, *windows, *cruxeval.SUITES, *MATH_SUITES]
-
-
-def _rows(name: str, data_dir: Path | None) -> list[data.Row]:
+def rows_of(name: str, data_dir: str | Path | None = None) -> list[data.Row]:
+    """The rows of a suite's data. Raises ConfigError, ArtifactError."""
+    data_dir = Path(data_dir) if data_dir else None
     if name.startswith("livecodebench"):
         return data.rows(livecodebench.dataset(name), data_dir)
     if name in OURS:
         return data.rows("cruxeval" if name in cruxeval.SUITES else name, data_dir)
     return data.rows_of(suite(name).sources, data_dir)
+
+
+def _our_names() -> list[str]:
+    windows = map(livecodebench.suite_name, livecodebench.RELEASES)
+    return [*code.SUITES, *windows, *cruxeval.SUITES, *MATH_SUITES]

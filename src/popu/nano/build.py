@@ -67,7 +67,7 @@ def run_phase(
 
 @contextmanager
 def _whole(out: Path, last: str) -> Iterator[Path]:
-    """A directory for a library that writes files as it likes; at the end they are moved to `out`, `last` as the last."""
+    """A directory for a library to write to; its files are moved to `out`, `last` after the others."""
     directory = out / ".saving"
     shutil.rmtree(directory, ignore_errors=True)  # of a killed call
     directory.mkdir(parents=True)

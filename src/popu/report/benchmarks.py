@@ -11,6 +11,7 @@ import numpy as np
 from popu.artifacts import read_table
 from popu.errors import ConfigError
 from popu.evaluate import suites
+from popu.evaluate.peers import Comparison
 from popu.report.evidence import GROUPS, Arm, group_scores, scores
 from popu.report.statistics import Scores, mean
 from popu.report.summary import SOLVERS
@@ -213,3 +214,13 @@ def print_scores(path: Path) -> None:
             f"prompt {own[0]['prompt_path']}, {cut} cut"
         )
     print(f"written to {path}")
+
+
+def print_comparisons(comparisons: Mapping[str, Sequence[Comparison]]) -> None:
+    """A line a member: how many of its completions each scorer passes; and a line for each on which they differ."""
+    for member, found in comparisons.items():
+        ours, peer = sum(one.ours.passed for one in found), sum(one.peer.passed for one in found)
+        differ = [one.disagreement for one in found if one.disagreement]
+        print(f"{member}: {len(found)} completions, ours passes {ours}, the other {peer}; they differ on {len(differ)}")
+        for line in differ:
+            print(f"  {line}")

@@ -13,6 +13,8 @@ from popu.errors import ArtifactError
 from popu.evaluate.benchmark import Benchmark, judge_rows, shard
 from popu.evaluate.generate import complete
 from popu.evaluate.heldout import BASE
+from popu.evaluate.peers import Comparison, compare
+from popu.evaluate.suites import rows_of as rows_of_suite
 from popu.evaluate.suites import suite
 from popu.population.adapter import Adapter, read_adapter
 from popu.population.member import Population
@@ -81,6 +83,25 @@ def score_generations(item: Benchmark, shards: Sequence[Path], data_dir: str | N
     with Executor(slots=slots, profile=Profile.EVALUATION) as executor:
         rows = judge_rows(item, item.tasks(data_dir), generations, executor)
     artifacts.write_table(out, "scores", rows)
+
+
+def compare_generations(
+    item: Benchmark, shards: Sequence[Path], data_dir: str | None, slots: int
+) -> dict[str, list[Comparison]]:
+    """Our word on the completions of all shards beside that of the suite's own scorer, by member; raises as that does.
+
+    Of several samples of a task the first is taken.
+    """
+    generations = [row for path in shards for row in artifacts.read_table(path, "generations") if row["sample"] == 0]
+    tasks = {task.task_id: task for task in item.tasks(data_dir)}
+    rows = rows_of_suite(item.suite, data_dir)
+    found = {}
+    with Executor(slots=slots, profile=Profile.EVALUATION) as executor:
+        for member in dict.fromkeys(row["member"] for row in generations):
+            own = [row for row in generations if row["member"] == member]
+            of, texts = [tasks[row["task_id"]] for row in own], [row["completion"] for row in own]
+            found[member] = compare(item.suite, rows, of, texts, suite(item.suite).score(of, texts, executor))
+    return found
 
 
 def evaluate_adapter(
