@@ -14,10 +14,9 @@ from typing import Any, TypeAlias
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
-from popu.artifacts import atomic_write, write_tensors
+from popu.artifacts import atomic_write, read_tensors, write_tensors
 from popu.population.card import card_text
 
 Factors: TypeAlias = tuple[Tensor, Tensor]  # A (rank, d_in), B (d_out, rank)
@@ -319,7 +318,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise _fault(path, "a file", "none")
     try:
-        tensors = load_file(path)
+        tensors = read_tensors(path)
     except (SafetensorError, OSError) as error:
         raise _fault(path, "a complete safetensors file", str(error)) from error
     for key, tensor in tensors.items():

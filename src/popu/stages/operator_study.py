@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from popu import artifacts
 from popu.config import OperatorStudy, Run
@@ -273,7 +272,10 @@ def _forget_children(out: Path, keep: int | None) -> None:
 def _read_children(directory: Path, names: Sequence[str]) -> dict[str, Child]:
     try:
         return {
-            name: Child(read_adapter(directory / CHILDREN / name), load_file(directory / CHILDREN / name / OPTIMIZER))
+            name: Child(
+                read_adapter(directory / CHILDREN / name),
+                artifacts.read_tensors(directory / CHILDREN / name / OPTIMIZER),
+            )
             for name in names
         }
     except (ValueError, SafetensorError, OSError) as error:

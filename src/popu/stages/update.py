@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from popu import artifacts
 from popu.config import Update
@@ -96,7 +95,7 @@ def read_optimizer(run: RunDirectory, relative: str | None) -> dict[str, torch.T
         return {}
     path = run.verified_file(relative)
     try:
-        return load_file(path)
+        return artifacts.read_tensors(path)
     except (SafetensorError, OSError) as error:
         raise ArtifactError(f"{path}: expected an optimizer state, found: {error}") from error
 

@@ -6,13 +6,14 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
-from popu.artifacts import atomic_write
+from popu.artifacts import atomic_write, read_tensors, write_tensors
 
 WRITER = """
 import sys, time
 from pathlib import Path
-from popu.artifacts import atomic_write
+from popu.artifacts import atomic_write, read_tensors, write_tensors
 with atomic_write(Path(sys.argv[1])) as path:
     path.write_text("of the other")
     print("writing", flush=True)
@@ -77,3 +78,14 @@ def test_the_file_has_the_mode_of_any_other(tmp_path):
     (tmp_path / "usual").touch()
     write(tmp_path / "a.txt")
     assert (tmp_path / "a.txt").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_reading_tensors_again_and_again_keeps_no_memory(tmp_path):
+    path = tmp_path / "a.safetensors"
+    tensors = {f"{i}": torch.full((3, 300), float(i)) for i in range(20)}
+    write_tensors(path, tensors)
+    assert all(torch.equal(tensors[name], tensor) for name, tensor in read_tensors(path).items())
+    before = sys.getallocatedblocks()
+    for _ in range(50):
+        read_tensors(path)
+    assert sys.getallocatedblocks() - before < 100  # of 2,000, were it two for every tensor
