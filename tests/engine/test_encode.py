@@ -8,7 +8,10 @@ import pytest
 
 from popu.config import Base, Engine
 from popu.engine.base import TransformersEngine
+from popu.engine.vllm_engine import VllmEngine
 from popu.errors import ConfigError
+from popu.evaluate.generate import complete, prompt_path
+from popu.evaluate.suite import BenchmarkTask
 
 NANO = Path(__file__).resolve().parents[2] / "resources" / "nano"
 BOS = "<pad>"  # stands in for one: the embedded base has none
@@ -39,6 +42,27 @@ def test_report_04_a_prompt_begins_with_one_bos(base, chat_template):
     assert engine.tokenizer("x")["input_ids"][0] == 0  # it would add another
     assert tokens[0] == 0 and tokens[1] != 0
     assert engine.tokenizer.decode(tokens[1:]) == "def f(x):\n    return x + 1"
+
+
+def test_reports_18_and_19_every_engine_has_the_same_ids_and_one_bos(base):
+    """The template is applied in one place, and vLLM is given ids: it adds nothing."""
+    engine = TransformersEngine(Base(path=str(base)), Engine(threads=1), ["q_proj"])
+    messages = [{"role": "user", "content": "f(1)"}]
+    theirs = engine.tokenizer.apply_chat_template(
+        messages, add_generation_prompt=True, tokenize=True, return_dict=False
+    )
+    assert engine.encode("f(1)", chat=True) == tuple(theirs) and theirs.count(0) == 1
+    assert VllmEngine.encode is TransformersEngine.encode
+
+
+def test_report_31_the_chat_path_and_the_direct_one_are_told_apart(base):
+    engine = TransformersEngine(Base(path=str(base)), Engine(threads=1), ["q_proj"])
+    task = BenchmarkTask("t", "f(1)", {})
+    (row,) = complete(engine, [task], {"base": None}, 1, 0.0, 4, 1, chat_prompt="solve: {prompt}")
+    assert row["prompt_path"] == "chat" and prompt_path(engine) == "chat"
+    bare = TransformersEngine(Base(path=str(NANO)), Engine(threads=1), ["q_proj"])
+    (row,) = complete(bare, [task], {"base": None}, 1, 0.0, 4, 1, chat_prompt="solve: {prompt}")
+    assert row["prompt_path"] == "direct"
 
 
 def test_the_update_wants_a_gpu_that_is_there(base, monkeypatch):

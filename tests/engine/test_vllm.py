@@ -124,6 +124,7 @@ def greedy(peft, request, eos):
 
 
 def test_greedy_tokens_and_log_probs_are_those_of_peft_alone_and_mixed(engine, adapters, peft):
+    """scorer-reports 11: outputs under an adapter differed from PEFT's."""
     planned = requests(engine, (None, *NAMES))
     mixed = engine.generate(planned, adapters)
     said = [group[0].tokens for group in mixed]

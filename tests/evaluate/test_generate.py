@@ -41,6 +41,7 @@ def test_a_row_a_member_task_and_sample_and_the_base_is_as_alone(engine):
 
 
 def test_greedy_is_the_same_again(engine):
+    """scorer-reports 20: elsewhere greedy varies from run to run."""
     assert run(engine, {"base": None}) == run(engine, {"base": None})
 
 
@@ -70,7 +71,10 @@ def test_tensors_that_match_no_module_are_refused_by_name(engine):
 
 
 def test_a_prompt_without_room_counts_as_cut(engine):
+    """scorer-reports 30: answers that reach the limit are flagged."""
     long = [replace(TASKS[0], prompt="1 " * 1100), TASKS[1]]
     rows = complete(engine, long, {"base": None}, 1, 0.0, 8, 1)
     assert [(row["completion"] == "", row["finish_reason"]) for row in rows[:1]] == [(True, "length")]
     assert rows[1]["n_tokens"] > 0
+    at_limit = complete(engine, TASKS, {"base": None}, 1, 0.0, 2, 1)
+    assert {(row["n_tokens"], row["finish_reason"]) for row in at_limit} == {(2, "length")}
