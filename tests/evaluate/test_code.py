@@ -251,21 +251,14 @@ def failed(tasks, scores):
     return {task.task_id: score.reason for task, score in zip(tasks, scores, strict=True) if not score.passed}
 
 
-@needs_data
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["humaneval_plus", "mbpp_plus"])
-def test_report_02_canonical_solutions_beside_four_busy_loops(name):
-    """A slice; what a busy machine does to wall time must do nothing to a score."""
-    tasks = suites.tasks(name, DATA)[3::16]
+@pytest.fixture
+def busy_loops():
     loops = [multiprocessing.get_context("spawn").Process(target=spin, daemon=True) for _ in range(4)]
     for loop in loops:
         loop.start()
-    try:
-        with Executor(slots=2, profile=Profile.EVALUATION) as executor:
-            assert failed(tasks, code.score(tasks, completions(tasks), executor)) == {}
-    finally:
-        for loop in loops:
-            loop.kill()
+    yield
+    for loop in loops:
+        loop.kill()
 
 
 def spin():
@@ -274,10 +267,23 @@ def spin():
 
 
 @needs_data
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["humaneval_plus", "mbpp_plus"])
+def test_report_02_canonical_solutions_beside_four_busy_loops(name, busy_loops):
+    """A slice; what a busy machine does to wall time must do nothing to a score."""
+    tasks = suites.tasks(name, DATA)[3::16]
+    with Executor(slots=2, profile=Profile.EVALUATION) as executor:
+        assert failed(tasks, code.score(tasks, completions(tasks), executor)) == {}
+
+
+@needs_data
 @pytest.mark.long
+@pytest.mark.parametrize("machine", ["idle", "busy"])
 @pytest.mark.parametrize(("name", "n"), [("humaneval_plus", 164), ("mbpp_plus", 378)])
-def test_canonical_solutions_pass(name, n):
+def test_canonical_solutions_pass(name, n, machine, request):
     """Under another name, so that the solution itself is another job and has to run."""
+    if machine == "busy":
+        request.getfixturevalue("busy_loops")
     tasks = suites.tasks(name, DATA)
     with Executor(slots=2, profile=Profile.EVALUATION) as executor:
         scores = code.score(tasks, [f"{text}\n# again" for text in completions(tasks)], executor)
