@@ -65,7 +65,7 @@ def evaluate(
     _require()
     import lm_eval
     from lm_eval.api.task import ConfigurableTask
-    from lm_eval.evaluator import evaluate
+    from lm_eval.evaluator import evaluate as run
 
     stock = yaml.safe_load((Path(lm_eval.__file__).parent / "tasks/gsm8k/gsm8k.yaml").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory(prefix="popu-lm-eval-") as directory:
@@ -86,7 +86,7 @@ def evaluate(
                 "generation_kwargs": {"until": [], "do_sample": False, "max_gen_toks": max_new_tokens},
             }
         )
-        results = evaluate(model, {SUITE: task}, bootstrap_iters=0, apply_chat_template=chat)
+        results = run(model, {SUITE: task}, bootstrap_iters=0, apply_chat_template=chat)
     assert results is not None  # as on the first of several processes
     said: dict[str, dict[str, Any]] = {}
     for sample in results["samples"][SUITE]:

@@ -9,11 +9,12 @@ from pathlib import Path
 from popu import artifacts
 from popu.base import measure_identity
 from popu.config import Base, Engine, Lora, Run, Training
-from popu.errors import ArtifactError
+from popu.errors import ArtifactError, ConfigError
+from popu.evaluate import evalplus_peer, lm_eval_peer
 from popu.evaluate.benchmark import Benchmark, judge_rows, shard
 from popu.evaluate.generate import complete
 from popu.evaluate.heldout import BASE
-from popu.evaluate.peers import Comparison, compare
+from popu.evaluate.peers import Comparison
 from popu.evaluate.suites import rows_of as rows_of_suite
 from popu.evaluate.suites import suite
 from popu.population.adapter import Adapter, read_adapter
@@ -88,10 +89,13 @@ def score_generations(item: Benchmark, shards: Sequence[Path], data_dir: str | N
 def compare_generations(
     item: Benchmark, shards: Sequence[Path], data_dir: str | None, slots: int
 ) -> dict[str, list[Comparison]]:
-    """Our word on the completions of all shards beside that of the suite's own scorer, by member; raises as that does.
+    """Our word on the completions of all shards beside that of another scorer, by member; of several samples the first.
 
-    Of several samples of a task the first is taken.
+    Raises ConfigError for a suite that has no other, or where that is not installed; ArtifactError where it fails.
     """
+    known = [*evalplus_peer.DATASETS, lm_eval_peer.SUITE]
+    if item.suite not in known:
+        raise ConfigError(f"--suite: expected one with another scorer ({', '.join(known)}), found {item.suite}")
     generations = [row for path in shards for row in artifacts.read_table(path, "generations") if row["sample"] == 0]
     tasks = {task.task_id: task for task in item.tasks(data_dir)}
     rows = rows_of_suite(item.suite, data_dir)
@@ -100,7 +104,11 @@ def compare_generations(
         for member in dict.fromkeys(row["member"] for row in generations):
             own = [row for row in generations if row["member"] == member]
             of, texts = [tasks[row["task_id"]] for row in own], [row["completion"] for row in own]
-            found[member] = compare(item.suite, rows, of, texts, suite(item.suite).score(of, texts, executor))
+            scores = suite(item.suite).score(of, texts, executor)
+            if item.suite == lm_eval_peer.SUITE:
+                found[member] = lm_eval_peer.compare(of, texts, scores)
+            else:
+                found[member] = evalplus_peer.compare(item.suite, rows, of, scores)
     return found
 
 
