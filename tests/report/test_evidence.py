@@ -65,6 +65,13 @@ def test_one_run_decides_nothing():
     assert {claim.verdict for claim in claims(one)} == {"undecided", "not run"}
 
 
+def test_populations_are_compared_with_the_main_run_too():
+    table = difference_table({"single": SINGLE, "4t4s": TEAM, "same": TEAM}, "4t4s")
+    assert table.name == "differences-4t4s" and {row[0] for row in table.rows} == {"same"}
+    assert next(row[2].value for row in table.rows if row[1] == "all") == 0
+    assert not difference_table({"single": SINGLE}, "4t4s").rows
+
+
 def test_without_the_reference_there_is_no_comparison():
     table = difference_table({"4t4s": TEAM})
     assert not table.rows and "single" in table.note

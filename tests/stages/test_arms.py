@@ -92,6 +92,13 @@ def test_the_arm_runs(finished, arm):
     assert len(run.state(2).adapters) == expected
 
 
+def test_ranks_differ_and_their_scale_does_not(finished):
+    found = {arm: finished(arm).settings.training.lora for arm in ("rank_2", "4t4s", "rank_32")}
+    assert [lora.rank for lora in found.values()] == [2, 8, 32]
+    assert {lora.alpha / lora.rank for lora in found.values()} == {2.0}
+    assert len(weights(finished("rank_2"), 2, "s0")) < len(weights(finished("rank_32"), 2, "s0"))
+
+
 @pytest.mark.parametrize("arm", ["frozen_teacher", "fixed_curriculum"])
 def test_frozen_teachers_keep_their_weights_and_students_learn(finished, arm):
     run = finished(arm)

@@ -32,7 +32,7 @@ def _add_nano(commands: Commands) -> None:
     pretrain.add_argument("--out", type=Path, required=True)
     card = add_command(nano, "card", _nano_card, "score the base per level and write it with its card")
     card.add_argument("--model", type=Path, required=True)
-    card.add_argument("--clean", type=Path, required=True, help="the same model on clean answers")
+    card.add_argument("--clean", type=Path, help="the same model on clean answers, scored for comparison")
     card.add_argument("--slip-share", type=float, required=True)
     card.add_argument("--out", type=Path, required=True)
 

@@ -14,8 +14,8 @@ def add(commands: Commands) -> None:
 
 
 def _add_looks_at_runs(commands: Commands) -> None:
-    comparison = add_command(commands, "compare", _compare, "two runs: settings that differ, metrics, held-out scores")
-    comparison.add_argument("runs", type=Path, nargs=2, metavar="RUN", help="seed directories")
+    comparison = add_command(commands, "compare", _compare, "two runs or arms: settings that differ, scores")
+    comparison.add_argument("runs", type=Path, nargs=2, metavar="RUN", help="seed directories, or arms' ones")
     status = add_command(commands, "status", _status, "step, time left, solve rate and ratings of every run")
     status.add_argument("--results", type=Path, default=Path("results"))
     status.add_argument("--json", action="store_true")
@@ -51,9 +51,8 @@ def _add_looks_at_experiments(commands: Commands) -> None:
 
 def _compare(arguments: argparse.Namespace) -> None:
     from popu.report.compare import as_text, compare
-    from popu.rundir import RunDirectory
 
-    print(as_text(compare(*(RunDirectory(path) for path in arguments.runs))))
+    print(as_text(compare(*arguments.runs)))
 
 
 def _status(arguments: argparse.Namespace) -> None:

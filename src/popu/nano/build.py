@@ -77,8 +77,11 @@ def _whole(out: Path, last: str) -> Iterator[Path]:
     directory.rmdir()
 
 
-def write_base(model: Path, clean: Path, slip_share: float, out: Path) -> None:
-    """Copies the model to `out` with card.json: sha256, how it was made, and its measured scores."""
+def write_base(model: Path, clean: Path | None, slip_share: float, out: Path) -> None:
+    """Copies the model to `out` with card.json: sha256, how it was made, and its measured scores.
+
+    `clean` is the same model on clean answers, scored for comparison.
+    """
     out.mkdir(parents=True, exist_ok=True)
     for path in sorted(model.iterdir()):
         if path.suffix == ".json" or path.name == "model.safetensors":
@@ -90,8 +93,9 @@ def write_base(model: Path, clean: Path, slip_share: float, out: Path) -> None:
         "unseen_levels": list(UNSEEN_LEVELS),
         "levels": {str(level): name for level, name in LEVELS.items()},
         "scores": card_scores(out),
-        "scores_on_clean_answers": card_scores(clean),
     }
+    if clean is not None:
+        card["scores_on_clean_answers"] = card_scores(clean)
     write_json(out / "card.json", card)
 
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from popu.report.evidence import LAST_STEPS, REFERENCE, Arm, scores
+from popu.report.evidence import LAST_STEPS, POPULATION, REFERENCE, Arm, scores
 from popu.report.members import alone_at, children_of, shared_failures, together
 from popu.report.offspring import regained_within
 from popu.report.oscillation import chase, excess_variance
 from popu.report.statistics import Estimate, difference, slope, verdict
 from popu.report.tables import Cell, Table
 
-POPULATION = "4t4s"
 REGAINED_IN = 20  # steps
 
 Measure = Callable[..., Estimate | None]

@@ -1,33 +1,38 @@
-"""Two runs beside each other: settings that differ, late metrics, held-out scores."""
+"""Two runs, or two arms, beside each other: settings that differ, late metrics, held-out scores."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from popu.errors import ConfigError
 from popu.report.evidence import LAST_STEPS, Arm, scores, suite_names
 from popu.report.series import heldout_rows, metric_rows
 from popu.report.statistics import difference, mean
 from popu.report.tables import shown
-from popu.rundir import RunDirectory
+from popu.rundir import SETTINGS, RunDirectory
 
-Pairs = dict[str, tuple[Any, Any]]
+Runs = Mapping[int, RunDirectory]
 
 
-def compare(ours: RunDirectory, theirs: RunDirectory) -> dict[str, Any]:
+def compare(ours: Path, theirs: Path) -> dict[str, Any]:
     """`settings` that differ by key; `metrics`: means of the last steps; `heldout` by suite: ours, theirs, difference.
 
-    Differences are over tasks: two runs say nothing of other seeds. Raises ArtifactError or ConfigError for no run.
+    Both are a run's seed directory, or both an arm's directory of runs. Arms are compared on the seeds that both have.
+    Two runs of one seed each say nothing of other seeds: their intervals are over tasks alone. Raises ConfigError where
+    one is a run and the other an arm, or no seed is in both, ArtifactError or ConfigError for no run.
     """
-    runs = (ours, theirs)
-    flat = [_flat(run.settings.model_dump(mode="json")) for run in runs]
-    late = [_late(run) for run in runs]
-    arms = [Arm("", {}, {}, {0: rows} if (rows := heldout_rows(run)) else {}) for run in runs]
+    sides = _sides(ours, theirs)
+    flat = [_flat(_settings(runs)) for runs in sides]
+    late = [_late(runs) for runs in sides]
+    arms = [Arm("", {}, {}, {k: rows for k, run in runs.items() if (rows := heldout_rows(run))}) for runs in sides]
     held = {}
     for suite in suite_names(arms):
         found = [scores(arm, suite, "students") for arm in arms]
-        if all(found) and all(np.isfinite(values[0]).any() for values in found):
-            held[suite] = (mean(found[0]), mean(found[1]), difference(found[0], found[1]))
+        known = [{k: values for k, values in side.items() if np.isfinite(values).any()} for side in found]
+        if all(known):
+            held[suite] = (mean(known[0]), mean(known[1]), difference(known[0], known[1]))
     return {
         "settings": {
             key: (flat[0].get(key), flat[1].get(key))
@@ -39,22 +44,49 @@ def compare(ours: RunDirectory, theirs: RunDirectory) -> dict[str, Any]:
     }
 
 
+def _sides(ours: Path, theirs: Path) -> tuple[Runs, Runs]:
+    """Both sides' runs by seed; two runs are one pair, whatever their seeds."""
+    found = [_runs_of_arm(path) for path in (ours, theirs)]
+    if not found[0] and not found[1]:
+        return {0: RunDirectory(ours)}, {0: RunDirectory(theirs)}
+    if not found[0] or not found[1]:
+        raise ConfigError(f"popu compare: expected two runs or two arms, found one of each: {ours}, {theirs}")
+    both = sorted(set(found[0]) & set(found[1]))
+    if not both:
+        raise ConfigError(f"popu compare: expected arms with a seed in common, found none in {ours} and {theirs}")
+    return {k: found[0][k] for k in both}, {k: found[1][k] for k in both}
+
+
+def _runs_of_arm(path: Path) -> dict[int, RunDirectory]:
+    """The runs of an arm's directory by seed; none where it is no such directory."""
+    runs = [RunDirectory(file.parent) for file in path.glob(f"seed*/{SETTINGS}")]
+    return {run.settings.seed: run for run in runs}
+
+
+def _settings(runs: Runs) -> dict[str, Any]:
+    """Those of the first run; of an arm, without the seed."""
+    settings = next(iter(runs.values())).settings.model_dump(mode="json")
+    return settings if len(runs) == 1 else {key: value for key, value in settings.items() if key != "seed"}
+
+
 def as_text(result: Mapping[str, Any]) -> str:
     """Three lists for a terminal."""
     lines = ["settings that differ"]
     lines += [f"  {key:42} {ours} | {theirs}" for key, (ours, theirs) in result["settings"].items()] or ["  none"]
     lines += [f"metrics, mean of the last {LAST_STEPS} steps"]
     lines += [f"  {key:42} {_number(ours)} | {_number(theirs)}" for key, (ours, theirs) in result["metrics"].items()]
-    lines += ["held-out accuracy of the students, %: ours | theirs | difference (95 % over tasks; runs x tasks)"]
+    lines += ["held-out accuracy of the students, %: ours | theirs | difference (95 %; runs x tasks)"]
     rows = result["heldout"].items()
     lines += [f"  {suite:42} {' | '.join(map(shown, estimates))}" for suite, estimates in rows] or ["  not scored"]
     return "\n".join(lines)
 
 
-def _late(run: RunDirectory) -> dict[str, float]:
-    rows = metric_rows(run)[-LAST_STEPS:]
-    names = dict.fromkeys(name for row in rows for name in row if name != "step")
-    return {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
+def _late(runs: Runs) -> dict[str, float]:
+    """Means over the last steps of every run, then over runs."""
+    rows = [metric_rows(run)[-LAST_STEPS:] for run in runs.values()]
+    names = dict.fromkeys(name for own in rows for row in own for name in row if name != "step")
+    means = {name: [np.mean(known) for own in rows if (known := [r[name] for r in own if name in r])] for name in names}
+    return {name: float(np.mean(values)) for name, values in means.items()}
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:

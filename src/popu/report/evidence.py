@@ -20,6 +20,7 @@ from popu.report.tables import Cell, Table
 from popu.rundir import RunDirectory
 
 REFERENCE = "single"
+POPULATION = "4t4s"  # the main run, of which the other populations are ablations
 LAST_STEPS = 20  # whose mean is "late" in a run
 Row = Mapping[str, Any]
 Value = Callable[[Row], float]
@@ -175,28 +176,30 @@ def iqm_table(arms: Mapping[str, Arm]) -> Table:
     return Table("iqm", "Interquartile means", note, ["arm", "students"], rows)
 
 
-def difference_table(arms: Mapping[str, Arm]) -> Table:
-    """Every arm's students against the single agent's, by suite."""
-    if REFERENCE not in arms:
-        return Table("differences", "Differences", f"No arm {REFERENCE} to compare with.", ["arm", "suite"], [])
+def difference_table(arms: Mapping[str, Arm], reference: str = REFERENCE) -> Table:
+    """Students of every arm against those of one, by suite; the single agent is compared in its own table alone."""
+    name = "differences" if reference == REFERENCE else f"differences-{reference}"
+    if reference not in arms:
+        return Table(name, f"Against {reference}", f"No arm {reference} to compare with.", ["arm", "suite"], [])
     rows: list[list[Cell]] = []
     for of in suite_names(arms.values()):
-        theirs = scores(arms[REFERENCE], of, "students")
+        theirs = scores(arms[reference], of, "students")
         found = {
-            name: estimate
-            for name, arm in arms.items()
-            if name != REFERENCE and (estimate := difference(scores(arm, of, "students"), theirs)) is not None
+            other: estimate
+            for other, arm in arms.items()
+            if other not in (reference, REFERENCE)
+            and (estimate := difference(scores(arm, of, "students"), theirs)) is not None
         }
         adjusted = holm({name: estimate.p for name, estimate in found.items() if estimate.p is not None})
-        for name, estimate in found.items():
-            p = adjusted.get(name)
+        for other, estimate in found.items():
+            p = adjusted.get(other)
             words = {"holds": "better", "does not hold": "worse", "undecided": "undecided"}
-            rows.append([name, of, estimate, None if p is None else f"{p:.3f}", words[verdict(estimate, p)]])
+            rows.append([other, of, estimate, None if p is None else f"{p:.3f}", words[verdict(estimate, p)]])
     note = (
-        f"Students' mean minus the arm {REFERENCE} on equal seeds, in points (95 % interval; runs x tasks); p by a "
+        f"Students' mean minus the arm {reference} on equal seeds, in points (95 % interval; runs x tasks); p by a "
         "hierarchical bootstrap, adjusted by Holm's method over the arms of a suite. With one run: undecided."
     )
-    return Table("differences", f"Against {REFERENCE}", note, ["arm", "suite", "difference", "p", "verdict"], rows)
+    return Table(name, f"Against {reference}", note, ["arm", "suite", "difference", "p", "verdict"], rows)
 
 
 def cost_table(arms: Mapping[str, Arm]) -> Table:

@@ -21,6 +21,7 @@ from popu.report.claims import claims, claims_table
 from popu.report.crossplay import culls_table, round_robin_table, solve_rates
 from popu.report.evidence import (
     GROUPS,
+    POPULATION,
     Arm,
     cost_table,
     difference_table,
@@ -70,8 +71,8 @@ def write_report(experiment: Path, out: Path) -> None:
     arms = read_arms(experiment)
     path = experiment / "crossplay.parquet"
     cross = read_table(path, "crossplay") if path.exists() else []
-    tables = [claims_table(claims(arms)), main_table(arms), difference_table(arms), iqm_table(arms)]
-    tables.append(ablation_table(arms))
+    tables = [claims_table(claims(arms)), main_table(arms), difference_table(arms), difference_table(arms, POPULATION)]
+    tables += [iqm_table(arms), ablation_table(arms)]
     tables += [specialisation_table(arms), children_table(arms), culls_table(arms, cross), cost_table(arms)]
     if cross:
         tables.append(round_robin_table(arms, cross))
