@@ -5,7 +5,7 @@ EMBEDDED = "resources/nano"
 
 
 wildcard_constraints:
-    slips=r"0(\.\d+)?|1",
+    slips=r"100|\d\d?",  # percent
 
 
 def nano_start(phase):
@@ -21,7 +21,7 @@ def nano_tokenizer_of(wildcards):
 def nano_slips(phase):
     """The share of a phase's solver answers that are slips."""
     known = {"trunk": 0, "clean": 0, "mixed": CONFIG.nano.slip_share}
-    return known[phase] if phase in known else float(phase.removeprefix("slips-"))
+    return known[phase] if phase in known else int(phase.removeprefix("slips-")) / 100
 
 
 def nano_seed(phase):
@@ -101,7 +101,7 @@ rule nano_branch:
     log:
         f"{NANO}/logs/{{branch}}.log",
     wildcard_constraints:
-        branch=r"mixed|clean|slips-[\d.]+",
+        branch=r"mixed|clean|slips-(100|\d\d?)",
     conda:
         "../envs/popu.yaml"
     threads: CONFIG.engine.threads
@@ -157,9 +157,10 @@ rule nano_slips_card:
     params:
         popu=POPU,
         model=lambda wildcards, input: os.path.dirname(input.model),
+        share=lambda wildcards: nano_slips(f"slips-{wildcards.slips}"),
         out=folder,
     shell:
-        "{params.popu} nano card --model {params.model} --slip-share {wildcards.slips} --out {params.out} > {log} 2>&1"
+        "{params.popu} nano card --model {params.model} --slip-share {params.share} --out {params.out} > {log} 2>&1"
 
 
 rule smollm2:
