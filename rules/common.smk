@@ -75,6 +75,7 @@ EXPERIMENT = f"{CONFIG.results}/{CONFIG.experiment}"
 RUN = f"{EXPERIMENT}/{{run}}/seed{{seed}}"
 STUDY = CONFIG.operator_study
 STUDIES = f"{EXPERIMENT}/operator_study/{{study}}"
+EMBEDDED = f"{workflow.basedir}/resources/nano"
 NANO = f"{CONFIG.results}/nano"
 SMOLLM2 = f"{CONFIG.results}/bases/smollm2"
 GPU = CONFIG.gpus  # of every job that loads the base
@@ -94,6 +95,7 @@ wildcard_constraints:
     step=r"\d{5}",
     study=r"\w+-[0-9a-f]{8}",
     repeat=r"\d+",
+    slips=r"100|\d\d?",  # percent
 
 
 onstart:
@@ -219,6 +221,29 @@ def block_first(wildcards):
         )
         + 1
     )
+
+
+def nano_start(phase):
+    """The base that a phase continues: the embedded one, where slips of another share are added to it."""
+    return EMBEDDED if phase.startswith("slips-") else f"{NANO}/trunk"
+
+
+def nano_tokenizer_of(wildcards):
+    """That of the base that a phase continues; a fresh checkout of the embedded one makes nothing anew."""
+    phase = wildcards.get("phase") or wildcards.branch
+    of = EMBEDDED if phase.startswith("slips-") else f"{NANO}/tokenizer"
+    return ancient(f"{of}/tokenizer.json")
+
+
+def nano_slips(phase):
+    """The share of a phase's solver answers that are slips."""
+    known = {"trunk": 0, "clean": 0, "mixed": CONFIG.nano.slip_share}
+    return known[phase] if phase in known else int(phase.removeprefix("slips-")) / 100
+
+
+def nano_seed(phase):
+    """Corpora of different phases have different programs; those of bases with other slips have equal ones."""
+    return {"trunk": 0, "mixed": 10, "clean": 20}.get(phase, 30)
 
 
 def made_base(_wildcards):
