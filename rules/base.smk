@@ -19,7 +19,9 @@ rule nano_tokenizer:
 
 rule nano_corpus:
     input:
-        tokenizer=nano_tokenizer_of,
+        tokenizer=lambda wildcards: nano_input(
+            wildcards.phase, "tokenizer", "tokenizer.json"
+        ),
     output:
         rows=f"{NANO}/corpus/{{phase}}.{{part}}.parquet",
     log:
@@ -67,10 +69,12 @@ rule nano_trunk:
 
 rule nano_branch:
     input:
-        tokenizer=nano_tokenizer_of,
+        tokenizer=lambda wildcards: nano_input(
+            wildcards.branch, "tokenizer", "tokenizer.json"
+        ),
         rows=f"{NANO}/corpus/{{branch}}.0.parquet",
-        start=lambda wildcards: ancient(
-            f"{nano_start(wildcards.branch)}/model.safetensors"
+        start=lambda wildcards: nano_input(
+            wildcards.branch, "trunk", "model.safetensors"
         ),
     output:
         model=f"{NANO}/branch-{{branch}}/model.safetensors",

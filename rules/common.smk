@@ -223,16 +223,11 @@ def block_first(wildcards):
     )
 
 
-def nano_start(phase):
-    """The base that a phase continues: the embedded one, where slips of another share are added to it."""
-    return EMBEDDED if phase.startswith("slips-") else f"{NANO}/trunk"
-
-
-def nano_tokenizer_of(wildcards):
-    """That of the base that a phase continues; a fresh checkout of the embedded one makes nothing anew."""
-    phase = wildcards.get("phase") or wildcards.branch
-    of = EMBEDDED if phase.startswith("slips-") else f"{NANO}/tokenizer"
-    return ancient(f"{of}/tokenizer.json")
+def nano_input(phase, of, file):
+    """A file of what a phase goes on from; the embedded base's make nothing anew in a fresh checkout."""
+    if phase.startswith("slips-"):
+        return ancient(f"{EMBEDDED}/{file}")
+    return f"{NANO}/{of}/{file}"
 
 
 def nano_slips(phase):
